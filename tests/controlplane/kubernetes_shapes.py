@@ -1,4 +1,5 @@
-"""Makes `fettle/lint/shapes/kubernetes.json`, what Kubernetes' objects may hold, from OpenAPI.
+"""Makes `fettle/lint/shapes/kubernetes.json`, what Kubernetes' objects may hold, from OpenAPI, and
+`wholes.json`, which fields they have once they are in a cluster.
 
 `python -m tests.controlplane.kubernetes_shapes` starts the API server of this suite for the newest
 version. Of older ones it reads the files beside their source, which Go fetches as modules; these
@@ -34,6 +35,7 @@ from tests.controlplane.definitions import (
 
 TARGET = Path(__file__).parents[2] / "fettle" / "lint" / "shapes" / "kubernetes.json"
 CUSTOMS = TARGET.with_name("customs.json")
+WHOLES = TARGET.with_name("wholes.json")
 _JOB_SET = "jobset.x-k8s.io"
 OLDER = ("v1.34.4", "v1.35.4", "v1.36.3")
 READ: Mapping[str, tuple[str, ...]] = {
@@ -46,6 +48,14 @@ READ: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Kinds of which all fields are kept, by the newest version of their group; of others the name."""
+_OF_ROWS = frozenset(
+    (
+        *("v1", "apps", "autoscaling", "batch", "coordination.k8s.io", "events.k8s.io"),
+        *("networking.k8s.io", "node.k8s.io", "policy", "resource.k8s.io", "scheduling.k8s.io"),
+        "storage.k8s.io",
+    )
+)
+"""Groups, of whose objects rows of a rules file may read what others have written, too."""
 _DRA_VERSIONS = ("v1", "v1beta1", "v1beta2")
 _ALSO_ALLOWED: Mapping[tuple[str, str], str] = {
     ("batch.v1.PodFailurePolicyOnPodConditionsPattern", "status"): "=False|True|Unknown",
@@ -284,6 +294,47 @@ def made(by_version: Mapping[str, Mapping[str, Schemas]]) -> dict[str, Any]:
     }
 
 
+def wholes(versions: Iterable[str] = (*OLDER, building.NEWEST)) -> dict[str, Any]:
+    """The fields that objects have in any of these versions, their status included, and which
+    types they are of; without types whose fields the other file has. From the files alone."""
+    versions = tuple(versions)
+    kinds: dict[str, dict[str, str]] = {}
+    types: Types = {}
+    for documents in map(older, versions):
+        for group, named in kinds_of(documents).items():
+            if group.partition("/")[0] not in _OF_ROWS:
+                continue
+            schemas = {short(name): schema for name, schema in documents[group].items()}
+            for kind, name in named.items():
+                if name in schemas and "metadata" in schemas[name].get("properties", ()):
+                    kinds.setdefault(group, {})[kind] = name
+                    _add_whole(name, schemas, types)
+    known = json.loads(TARGET.read_bytes())["types"]
+    roots = {name for named in kinds.values() for name in named.values()}
+    kept = {
+        name: dict(sorted(fields.items()))
+        for name, fields in sorted(types.items())
+        if name in roots or fields.keys() != known.get(name, {}).keys()
+    }
+    return {"versions": [minor(version) for version in versions], "kinds": kinds, "types": kept}
+
+
+def _add_whole(name: str, schemas: Schemas, into: Types) -> None:
+    found: Types = {}
+    _collect(name, schemas, found)
+    if about := schemas[name].get("properties", {}).get("status"):
+        found[name]["status"] = _type(about, schemas, found)
+    for type, fields in found.items():
+        into.setdefault(type, {}).update({f: _only_type(text, found) for f, text in fields.items()})
+
+
+def _only_type(text: str, types: Types) -> str:
+    """What a field holds, without what it may not."""
+    bare = text.removesuffix("!")
+    name = bare.lstrip("[]{}")
+    return bare if name in types else bare.removesuffix(name) + _ANY
+
+
 def minor(version: str) -> str:
     """`1.34` of `v1.34.4`."""
     return ".".join(version.removeprefix("v").split(".")[:2])
@@ -442,3 +493,4 @@ if __name__ == "__main__":
     write()
     text = json.dumps(msgspec.to_builtins(customs()), indent=0)
     CUSTOMS.write_text(text + "\n", encoding="utf-8")
+    WHOLES.write_text(json.dumps(wholes(), indent=0) + "\n", encoding="utf-8")

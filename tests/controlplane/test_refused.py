@@ -6,10 +6,11 @@ from __future__ import annotations
 import random
 
 import aiohttp
+import msgspec
 import pytest
 
 from fettle.lint import Severity
-from fettle.lint.shapes import kubernetes, place
+from fettle.lint.shapes import Kubernetes, kubernetes, place, whole_objects
 from fettle.lint.shapes.customs import shipped_customs
 from tests.controlplane import kubernetes_shapes, shipped
 from tests.controlplane.api import Api, ApiError
@@ -63,6 +64,11 @@ async def test_the_fields_are_those_of_the_api_server(control_plane: ControlPlan
             f: place(text).type for f, text in known.types[name].items() if not place(text).until
         }
         assert now == {f: place(text).type for f, text in fields.items()}, name
+
+
+def test_the_fields_of_whole_objects_are_those_beside_kubernetes_source() -> None:
+    made = kubernetes_shapes.wholes()
+    assert whole_objects() == msgspec.convert(made, Kubernetes)
 
 
 EDITS = 1500

@@ -1,6 +1,6 @@
-"""Which fields Kubernetes' objects have, as its API server tells: the file beside this module.
+"""Which fields Kubernetes' objects have, as its API server tells: the files beside this module.
 
-`tests/controlplane/kubernetes_shapes.py` makes the file, and says how it writes types. It is read
+`tests/controlplane/kubernetes_shapes.py` makes them, and says how it writes types. Each is read
 once something asks.
 """
 
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 _FILE = Path(__file__).with_name("kubernetes.json")
+_WHOLES = _FILE.with_name("wholes.json")
 
 
 class Place(NamedTuple):
@@ -49,6 +50,13 @@ class Kubernetes(msgspec.Struct, frozen=True):
 @cache
 def kubernetes() -> Kubernetes:
     return msgspec.json.decode(_FILE.read_bytes(), type=Kubernetes)
+
+
+@cache
+def whole_objects() -> Kubernetes:
+    """Fields of more kinds, and also what others write, such as the status. Only which there are:
+    a type that it lacks is as in `kubernetes`."""
+    return msgspec.json.decode(_WHOLES.read_bytes(), type=Kubernetes)
 
 
 @cache

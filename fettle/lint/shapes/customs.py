@@ -17,7 +17,7 @@ import msgspec
 from fettle.api.raw import Raw, mapping, text
 from fettle.lint import workload_kinds
 from fettle.lint.manifests import Field
-from fettle.lint.shapes import kubernetes, place
+from fettle.lint.shapes import kubernetes, place, whole_objects
 
 ANY_FIELD = "*"
 """Among the fields of a type: it may have others, too."""
@@ -92,8 +92,8 @@ def absent_field(
 ) -> AbsentField | None:
     """The first field of a path that objects of a kind cannot have; None if they can, or if that is
     not known. In the path, `*` stands for an entry of a list or map."""
-    types = {**kubernetes().types, **customs.types}
-    type_ = customs.type_of(api_version, kind) or kubernetes().type_of(api_version, kind)
+    types = {**kubernetes().types, **whole_objects().types, **customs.types}
+    type_ = customs.type_of(api_version, kind) or whole_objects().type_of(api_version, kind)
     for at, name in enumerate(path):
         if type_.startswith(("[]", "{}")):
             if type_.startswith("[]") and name != ENTRY:

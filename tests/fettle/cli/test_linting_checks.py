@@ -169,7 +169,7 @@ spec:
     held = """\
 apiVersion: v1
 kind: Node
-metadata: {name: n, annotations: {fettle.dev/hold: "a look"}}
+metadata: {name: n1, annotations: {fettle.dev/hold: "a look"}}
 """
     assert findings("-", stdin=held) == []
 
@@ -191,7 +191,7 @@ spec:
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: n, labels: {fettle.dev/hold: "yes"}}
+metadata: {name: n1, labels: {fettle.dev/hold: "yes"}}
 ---
 apiVersion: v1
 kind: Namespace
@@ -330,6 +330,38 @@ def test_what_kubernetes_own_objects_cannot_have_is_known(tmp_path: Path) -> Non
     )
     (one,) = findings(str(tmp_path / "rules.yaml"))
     assert one["fix"] == "did you mean nodeName?"
+
+
+@pytest.mark.parametrize(
+    ("of", "when", "fix"),
+    [
+        ("v1 Node", "has(resource.status.nodeinfo)", "did you mean nodeInfo?"),
+        ("v1 Node", "resource.status.conditions.exists(c, c.typ == 'x')", "did you mean type?"),
+        ("v1 Node", "resource.spec.unschedulable", ""),
+        ("v1 Node", "resource.status.capacity['nvidia.com/gpu'] == '8'", ""),
+        ("v1 Node", "resource.metadata.labels['a'] == 'b'", ""),
+        ("v1 Pod", "resource.status.phse == 'Failed'", "did you mean phase?"),
+        ("v1 Pod", "resource.status.containerStatuses[0].restartCount > 3", ""),
+        ("apps/v1 Deployment", "resource.status.readyReplica < 2", "did you mean readyReplicas?"),
+        ("v1 ConfigMap", "resource.dat['x'] == 'y'", "did you mean data?"),
+        ("coordination.k8s.io/v1 Lease", "resource.spec.renewTime != ''", ""),
+        ("v1 Event", "resource.involvedObject.kind == 'Node'", ""),
+        (
+            "resource.k8s.io/v1 ResourceClaim",
+            "has(resource.status.alocation)",
+            "did you mean allocation?",
+        ),
+    ],
+)
+def test_what_others_write_into_kubernetes_own_objects_is_known(
+    of: str, when: str, fix: str, tmp_path: Path
+) -> None:
+    api_version, kind = of.split()
+    row = ROW.replace("repair.example.com/v1", api_version).replace("Ticket", kind)
+    row = row.replace("WHEN", when).replace("resource.spec.node\n", "resource.metadata.name\n")
+    (tmp_path / "rules.yaml").write_text(row)
+    found = [f for f in findings(str(tmp_path / "rules.yaml")) if f["path"].endswith("when")]
+    assert [one["fix"] for one in found] == ([fix] if fix else [])
 
 
 def test_the_recipes_read_only_fields_that_their_projects_define() -> None:

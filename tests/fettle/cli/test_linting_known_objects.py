@@ -120,7 +120,7 @@ def test_an_unreadable_class_is_not_called_absent(tmp_path: Path) -> None:
 
 
 def test_kinds_that_a_snapshot_does_not_have_are_not_known(tmp_path: Path) -> None:
-    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
     ran = fettle("-", "--strict", "--snapshot", str(tmp_path), stdin=GOOD + "---\n" + LIST)
     assert "FTL001" not in ran.stdout
     assert (
@@ -141,11 +141,11 @@ def fleet(folder: Path, *, slices: int = 1) -> None:
         "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: gpu.example.com}\n"
         "spec: {selectors: [{cel: {expression: device.driver == 'gpu.example.com'}}]}\n"
     )
-    (folder / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    (folder / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
     (folder / "slice.yaml").write_text(
         "apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {name: s}\nspec:\n"
-        "  driver: gpu.example.com\n  nodeName: n\n"
-        f"  pool: {{name: n, generation: 1, resourceSliceCount: {slices}}}\n"
+        "  driver: gpu.example.com\n  nodeName: n1\n"
+        f"  pool: {{name: n1, generation: 1, resourceSliceCount: {slices}}}\n"
         "  devices: [{name: gpu-0, attributes: {model: {string: A100}}}]\n"
     )
 
@@ -170,7 +170,7 @@ def test_undecided_findings_are_reported_and_fail_only_with_fail_on_undecided(
     ran = fettle("-", "--snapshot", str(tmp_path), stdin=H100)
     assert ran.returncode == 0
     assert ":11: Undecided FTL004 selector-matches-nothing: ResourceClaim default/big" in ran.stdout
-    assert "pool gpu.example.com/n is incomplete: 1 of 2 slices" in ran.stdout
+    assert "pool gpu.example.com/n1 is incomplete: 1 of 2 slices" in ran.stdout
     assert "0 to deny, 0 to warn about, 1 undecided" in ran.stderr
     more = ("--snapshot", str(tmp_path), "--fail-on", "warn", "--output", "github")
     ran = fettle("-", *more, stdin=H100)
@@ -275,7 +275,7 @@ ODD = """\
 
 @pytest.mark.parametrize("known", [False, True], ids=["against nothing", "against a snapshot"])
 def test_keys_and_values_that_json_does_not_have_are_read(known: bool, tmp_path: Path) -> None:
-    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+    (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
     snapshot = ["--snapshot", str(tmp_path)] if known else []
     found = findings("-", *snapshot, stdin=ODD)
     assert "spec.devices.config[0].opaque.parameters.1" in [f["path"] for f in found]
