@@ -1,11 +1,12 @@
 """How the command line shows tables, times and texts that others wrote, and plain data."""
 
+import io
 import json
 import sys
 import time
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
@@ -28,8 +29,20 @@ _INDENT = 4
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 
 
-def console(*, wide: bool = False) -> "Console":
-    """For tables: as wide as the terminal; in a pipe, or if it is `wide`, lines are not wrapped."""
+class _Trimmed(io.TextIOBase):
+    """Standard output without the blanks with which lines are filled up."""
+
+    def write(self, text: str) -> int:
+        sys.stdout.write("\n".join(line.rstrip(" ") for line in text.split("\n")))
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def console(*, wide: bool = False, width: int | None = None) -> "Console":
+    """For tables: as wide as the terminal; in a pipe, or if it is `wide`, lines are not wrapped.
+    With a `width` they are wrapped there, into a pipe too, and have no trailing blanks in it."""
     from rich.console import Console
 
     class Piped(Console):
@@ -37,8 +50,11 @@ def console(*, wide: bool = False) -> "Console":
             """Leaves it to the command line how it ends if nobody reads on."""
             raise
 
-    width = _PIPE_WIDTH if wide or not sys.stdout.isatty() else None
-    return Piped(highlight=False, width=width)
+    is_piped = not sys.stdout.isatty()
+    if width is not None:
+        file = cast("TextIO", _Trimmed()) if is_piped else None
+        return Piped(highlight=False, width=width, file=file)
+    return Piped(highlight=False, width=_PIPE_WIDTH if wide or is_piped else None)
 
 
 class TextTable:

@@ -71,9 +71,7 @@ def explain_node(
         "devicesByState": {str(state): n for state, n in devices_by_state(node).items()},
         # Those on it; of a device also those on its node.
         "holds": _holds(view, NodeId(node.name)),
-        # When it was Degraded or Unhealthy in the last 28 days, as far as it is
-        # [stored](devicehealth.md).
-        "episodes": _past(_stored(view, node.name, NodeId(node.name)))["episodes"],
+        **_past(_stored(view, node.name, NodeId(node.name))),
         "unknownSignals": list_unknown_signals(about),
         # What Fettle has [written on it](nodes.md), or `null`.
         "marks": plain_marks(node.marks),
@@ -311,6 +309,8 @@ def _past(stored: _Stored) -> dict[str, Any]:
     that is stored."""
     beside, own = stored
     return {
+        # When it was Degraded or Unhealthy in the last 28 days, as far as it is
+        # [stored](devicehealth.md).
         "episodes": [
             {
                 "state": str(one.state),
@@ -323,7 +323,7 @@ def _past(stored: _Stored) -> dict[str, Any]:
             }
             for one in (own.episodes if own is not None else ())
         ],
-        # Of a device, as far as it is stored: grave faults that were over, and the last reboot and
+        # As far as it is stored: grave faults that were over, and the last reboot and
         # remediation of its node.
         "happened": [
             {"at": at.timestamp(), "what": what}

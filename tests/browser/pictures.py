@@ -4,30 +4,32 @@
 """
 
 import asyncio
-import json
 import tempfile
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from fettle.api.meta import rfc3339
 from fettle.cli.demo import story
+from fettle.cli.demo.past import Past
 from fettle.cli.demo.served import Served
 from tests.browser.chromium import Tab, browser
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDE, HIGH = 1000, 620
+DEVICE = "hgx-05/nvidia.com/gpu/GPU-05d9a1c0-77a3-4f0b-8a67-5c1f4e0a9b44"
 LARGEST = 120_000
 """Bytes of one picture."""
+WITHIN_S, SETTLES_S = 30.0, 3.0
 VIEWS = {
     "fleet": ("fleet", "canvas"),
     "why": ("why", "table"),
     "waiting": ("waiting", "table"),
     "risk": ("risk", "table"),
     "report": ("report", "main h2, main h3"),
-    "node": ("node/hgx-05", "svg.chart"),
-    "device": (f"device/{quote('gpu.nvidia.com/dra-02/gpu-0', safe='')}", "svg.chart"),
-    "pod": ("pod/ml/training-plugin", "table"),
+    "node": ("node/hgx-04", "svg.chart"),
+    "device": (f"device/{quote(DEVICE, safe='')}", "svg.chart"),
+    "pod": ("pod/ml/llm-0", "table"),
 }
 """By the name of the picture: the view, and what is there once it is drawn."""
 
@@ -55,8 +57,18 @@ async def _picture(tab: Tab, file: Path) -> Path:
     return file
 
 
-def _an_hour_ago() -> str:
-    return rfc3339(datetime.now(UTC) - timedelta(hours=1))
+def _live(served: Served, snapshot: Path, now: datetime) -> None:
+    """Pods run, one waits, and a node that some of them run on loses a GPU."""
+    story.lose_gpu(snapshot, story.BREAKING, now)
+    until = time.monotonic() + WITHIN_S
+    eight = story.waiting()
+    while story.BREAKING not in served.filter(eight, [story.BREAKING]):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    roomy = story.schedule(served, snapshot, now - timedelta(hours=1))
+    story.play(snapshot, 0, now)
+    time.sleep(SETTLES_S)
+    served.filter(eight, roomy)
 
 
 async def take_all(folder: Path) -> list[Path]:
@@ -64,21 +76,11 @@ async def take_all(folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         snapshot = Path(scratch, "snapshot")
         snapshot.mkdir()
-        story.write(snapshot, datetime.now(UTC))
-        waiting = story.plugin_pod("training", 8)
-        waiting["metadata"] |= {
-            "name": "llm-0",
-            "uid": "llm-0",
-            "creationTimestamp": _an_hour_ago(),
-        }
-        (snapshot / "waiting.yaml").write_text(json.dumps(waiting))
+        now = datetime.now(UTC)
+        story.write(snapshot, now)
+        Past(snapshot, now, {}).write()
         with Served(snapshot, Path(scratch, "log")) as served:
-            nodes = [f"hgx-0{number}" for number in range(1, 8)]
-            for policy in story.POLICIES:
-                pod = story.plugin_pod(policy, 4 if policy == "training" else 1)
-                await asyncio.to_thread(served.filter, pod, nodes)
-                await asyncio.to_thread(served.prioritize, pod, nodes)
-            await asyncio.to_thread(served.filter, waiting, ["hgx-03", "hgx-04", "hgx-05"])
+            await asyncio.to_thread(_live, served, snapshot, now)
             async with browser(Path(scratch, "browser")) as tab:
                 return await take(tab, served.browse, folder)
 

@@ -5,7 +5,7 @@ import { when } from "/page/model.js";
 
 export const DAYS = 28;
 const TALL = 150, LEAST_WIDE = 38, MOST_WIDE = 90, DAY_LINE = 18, ABOVE = 16;
-const WIDE = 1000, HIGH = 180, LEFT = 34, TOP = 14, BOTTOM = 24, RIGHT = 10;
+const APART = 26, WIDE = 1000, HIGH = 180, LEFT = 34, TOP = 14, BOTTOM = 24, RIGHT = 10;
 
 /** `episodes` have state, start, end, score; `marks` have at, letter, what. */
 export function scoreChart({ score, since, episodes, marks, now }) {
@@ -29,8 +29,19 @@ export function scoreChart({ score, since, episodes, marks, now }) {
     [0, 0.5, 1].map((value) => [s("line", { class: "axis", x1: LEFT, x2: WIDE - RIGHT, y1: y(value), y2: y(value) }), s("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, value)]),
     ticks.map(([at, words]) => s("text", { x: x(at), y: HIGH - 6, "text-anchor": at === now ? "end" : at === from ? "start" : "middle" }, words)),
     s("path", { class: "score", d: line }),
-    marks.filter((one) => one.at > from && one.at <= now).map((one) => s("g", {}, s("title", {}, `${when(one.at)}: ${one.what}`),
-      s("line", { class: "mark", x1: x(one.at), x2: x(one.at), y1: TOP, y2: HIGH - BOTTOM }), s("text", { x: x(one.at), y: TOP - 3, "text-anchor": "middle" }, one.letter))));
+    together(marks.filter((one) => one.at > from && one.at <= now + 60), (one) => x(one.at)).map((some) => s("g", {}, s("title", {}, some.map((one) => `${when(one.at)}: ${one.what}`).join("\n")),
+      some.map((one) => s("line", { class: "mark", x1: x(one.at), x2: x(one.at), y1: TOP, y2: HIGH - BOTTOM })),
+      s("text", { x: Math.min(x(some[0].at), WIDE - RIGHT), y: TOP - 3, "text-anchor": x(some[0].at) > WIDE - 40 ? "end" : "middle" }, [...new Set(some.map((one) => one.letter))].join(" ")))));
+}
+
+/** Marks whose letters would hide each other, as one. */
+function together(marks, x) {
+  const found = [];
+  for (const one of [...marks].sort((a, b) => a.at - b.at)) {
+    if (found.length && x(one) - x(found.at(-1)[0]) < APART) found.at(-1).push(one);
+    else found.push([one]);
+  }
+  return found;
 }
 
 export function bar(share) {

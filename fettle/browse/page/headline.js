@@ -12,7 +12,7 @@ export function headline({ fleet, headline: told, fleetProblem }) {
     tile(`${n.D + n.U} of ${n.devices}`, "devices bad", n.D + n.U > 0, "why");
     tile(n.badNodes, `of ${counted(n.nodes, "node")} ${n.badNodes === 1 ? "has" : "have"} a bad one`, n.badNodes > 0);
     tile(n.held, "held", false);
-    tile(n.missing, "missing", n.missing > 0);
+    tile(n.missing, n.W ? "missing or withdrawn" : "missing", n.missing > 0);
     if (n.K) tile(n.K, "unknown", true);
     tile(n.inUse, "in use", false);
   }
@@ -23,9 +23,9 @@ export function headline({ fleet, headline: told, fleetProblem }) {
     const more = told.waitingTotal > told.waiting.length ? "+" : "";
     tile(`${refused.length}${more}`, refused.length === 1 && !more ? "pod waits for health" : "pods wait for health", refused.length > 0, "waiting");
     if (refused.length) {
-      const longest = refused.reduce((a, b) => ((a.said.first || 0) <= (b.said.first || 0) ? a : b));
+      const longest = refused.reduce((a, b) => (began(a) <= began(b) ? a : b));
       const until = longest.said.waitsUntil ? `, until ${when(longest.said.waitsUntil)}` : ", until something is Healthy again";
-      notes.push(["", `${longest.pod} waits the longest, for ${duration(told.now - longest.said.first)}${until}`]);
+      notes.push(["", `${longest.pod} waits the longest, for ${duration(told.now - began(longest))}${until}`]);
     }
     if (would.length || (told.mode && told.mode !== "enforce" && told.atRisk)) {
       notes.push(["warn", `Enforcing would refuse every node to ${counted(would.length, "pod that waits", "pods that wait")} now; ${counted(told.atRisk, "pod that runs is where its policy refuses", "pods that run are where their policies refuse")}.`]);
@@ -42,6 +42,9 @@ export function headline({ fleet, headline: told, fleetProblem }) {
   if (fleetProblem) notes.push(["warn", fleetProblem]);
   return [h("ul", { class: "tiles" }, tiles), h("ul", { class: "notes" }, notes.slice(0, 12).map(([kind, text]) => h("li", { class: kind || null }, text)))];
 }
+
+/** Since when a pod waits: as the table of waiting pods counts it. */
+const began = (pod) => pod.since || pod.said.first || 0;
 
 function lastAsked(role, ages) {
   if (ages.every(([, seconds]) => seconds === null)) return `${role}: nobody has asked this process yet`;

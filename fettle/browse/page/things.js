@@ -45,7 +45,7 @@ function evidence(rows) {
 function about(told) {
   return [
     told.healthyAgain ? h("p", { class: "again" }, told.healthyAgain.text) : null,
-    facts(["State", h("span", {}, state(told.state), told.kept ? ` ${told.kept}` : "")], ["Score", `${told.score} of 1`], ["Since", told.since ? `${when(told.since)} (${ago(told.since)})` : ""],
+    facts(["State", h("span", {}, state(told.state), told.kept ? ` ${told.kept}` : "")], ["Score", `${Math.round(100 * told.score) / 100} of 1`], ["Since", told.since ? `${when(told.since)} (${ago(told.since)})` : ""],
       ["Held", told.holds.map((one) => one.text).join("; ")], ["Used by", users(told)], ["May be used by", (told.possiblyUsedBy || []).join(", ")],
       ["Withheld", told.withheld], ["About", told.about], ["Breaker", told.setAside.map((one) => one.text).join("; ")]),
   ];

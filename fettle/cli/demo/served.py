@@ -5,6 +5,7 @@ process PARENT.
 """
 
 import ctypes
+import json
 import os
 import runpy
 import secrets
@@ -26,10 +27,9 @@ READY_WITHIN_S = 30.0
 STOPS_WITHIN_S = 5.0
 # Long enough that every call is decided, even on a slow or busy machine.
 SETTINGS = "extender: {waitSeconds: 10}\n"
-QUICK = SETTINGS + (
-    "health: {minDwellSeconds: 10, orphanHalfLifeSeconds: 10, quietHalfLifeSeconds: 10}\n"
-)
+QUICK_HEALTH = {"minDwellSeconds": 10, "orphanHalfLifeSeconds": 10, "quietHalfLifeSeconds": 10}
 """What heals, heals while somebody looks on."""
+QUICK = f"{SETTINGS}health: {json.dumps(QUICK_HEALTH)}\n"
 _PR_SET_PDEATHSIG = 1
 
 

@@ -1,6 +1,7 @@
 """The steps of the demo, and its fleet as a snapshot folder: a fleet with faults, three workloads,
 a GPU that fails, a bad claim."""
 
+import json
 import re
 import tempfile
 import time
@@ -17,8 +18,10 @@ from rich.table import Table
 
 from fettle.api.meta import rfc3339
 from fettle.cli.calling import fetch
-from fettle.cli.demo.served import QUICK, SETTINGS, Served, ended_by_signals
+from fettle.cli.demo.past import Past
+from fettle.cli.demo.served import QUICK, QUICK_HEALTH, SETTINGS, Served, ended_by_signals
 from fettle.cli.sources import program
+from fettle.cli.tables import console as console_of
 from fettle.explain import summary
 from fettle.model import FettleError
 
@@ -107,7 +110,7 @@ ACTS = (
     Happening("the next node, hgx-07, loses a GPU too", "hgx-07", *_OFF_THE_BUS),
     Happening("hgx-02 is rebooted, and comes back sound", "hgx-02"),
     Happening("the kernel of dra-01 hangs", "dra-01", *_DEADLOCK),
-    Happening("hgx-07 is rebooted, and comes back sound", "hgx-07"),
+    Happening("hgx-07 is rebooted, and its GPU is back", "hgx-07"),
     Happening("dra-01 is rebooted, and comes back sound", "dra-01"),
 )
 """The life of the fleet, again and again. None of its nodes is ill at first."""
@@ -170,6 +173,46 @@ def _pod(name: str, policy: str, *, resources: dict[str, Any]) -> dict[str, Any]
     }
 
 
+def schedule(served: Served, folder: Path, now: datetime) -> list[str]:
+    """Bind the pods of the story as a scheduler would that asks this Fettle: each to the best of
+    the nodes that have room for it. One is left over, and waits; returns the nodes that have room
+    for that."""
+    fitting: list[str] = []
+    room = dict(_ROOM)
+    pods = [_named(plugin_pod("training", 8), "train-0")]
+    pods += [plugin_pod(policy, 4 if policy == "training" else 1) for policy in POLICIES]
+    pods.append(waiting())
+    for pod in pods:
+        pod["metadata"]["creationTimestamp"] = rfc3339(now)
+        asked = int(pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"])
+        fitting = [node for node, free in room.items() if free >= asked]
+        refused = served.filter(pod, fitting)
+        scores = served.prioritize(pod, [node for node in fitting if node not in refused])
+        if scores:
+            node = max(scores, key=lambda name: scores[name])
+            room[node] -= asked
+            pod["spec"]["nodeName"] = node
+            pod["status"] = {"phase": "Running", "startTime": rfc3339(now)}
+    draft = folder / "scheduled.tmp"
+    draft.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    draft.replace(folder / "scheduled.json")
+    return fitting
+
+
+_ROOM = {f"hgx-0{number}": 6 if number == 7 else 8 for number in range(1, 8)}
+"""GPUs that the nodes with a device plugin offer."""
+
+
+def _named(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    pod["metadata"] |= {"name": name, "uid": name}
+    return pod
+
+
+def waiting() -> dict[str, Any]:
+    """The pod that is left over."""
+    return _named(plugin_pod("training", 8), "llm-0")
+
+
 def oversized_claim() -> dict[str, Any]:
     """An AdmissionReview of a ResourceClaim with more devices than any claim may hold."""
     claim = {
@@ -222,18 +265,22 @@ class Scene(NamedTuple):
 
 def run(*, stay: bool) -> int:
     """Run the demo; returns the exit code, 0 if Fettle did what it should."""
-    console = Console(highlight=False, width=WIDTH, soft_wrap=False)
+    console = console_of(width=WIDTH)
     with ended_by_signals(), tempfile.TemporaryDirectory(prefix="fettle-demo-") as scratch:
         snapshot = Path(scratch, "snapshot")
         snapshot.mkdir()
-        write(snapshot, datetime.now(UTC))
+        now = datetime.now(UTC)
+        write(snapshot, now)
         console.print("[bold]Fettle[/] on a fleet of twelve nodes; faults as they were reported.\n")
+        if stay:
+            past = Past(snapshot, now, QUICK_HEALTH)
+            past.write()
         with Served(snapshot, Path(scratch, "log"), QUICK if stay else SETTINGS) as served:
             if stay:
                 console.print(f"The page, for your browser:\n  {served.browse}", soft_wrap=True)
             failures = _scenes(console, served, snapshot)
             if stay:
-                _stay(console, served, snapshot)
+                _stay(console, served, snapshot, past)
     for failure in failures:
         console.print(f"[red]not as expected:[/] {escape(failure)}")
     return 1 if failures else 0
@@ -326,14 +373,18 @@ def _expect(failures: list[str], scene: Scene, policy: str, *, refuses: set[str]
         failures.append(f"{policy} was not kept off {', '.join(sorted(missing))}")
 
 
-def _stay(console: Console, served: Served, snapshot: Path) -> None:
+def _stay(console: Console, served: Served, snapshot: Path, past: Past) -> None:
     try:  # the invitation says that Ctrl-C ends it, so Ctrl-C must work from there on
         _invite(console, served, snapshot)
+        roomy = schedule(served, snapshot, datetime.now(UTC))
         number = 0
         while not served.ends_within(ACT_S):
             now = datetime.now(UTC)
             told = play(snapshot, number, now)
             console.print(f"{now:%H:%M:%S} {escape(told)}", style="dim")
+            past.follow(now)
+            past.write()
+            served.filter(waiting(), roomy)  # as a scheduler does, whenever something has changed
             number += 1
     except KeyboardInterrupt:
         return

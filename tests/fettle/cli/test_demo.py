@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from fettle.cli.calling import fetch
 from fettle.cli.demo import story
-from fettle.cli.demo.served import QUICK, Served
+from fettle.cli.demo.past import Past
+from fettle.cli.demo.served import QUICK, QUICK_HEALTH, Served
 
 DEMO = [sys.executable, "-m", "fettle", "demo"]
 UP = "Ctrl-C ends it."
@@ -34,6 +35,7 @@ def test_the_demo_succeeds_fits_a_hundred_columns_and_has_no_colours_in_a_pipe()
         "s after the file changed",
     ):
         assert part in told.stdout
+    assert told.stdout.splitlines() == [line.rstrip() for line in told.stdout.splitlines()]
 
 
 @pytest.mark.long
@@ -209,6 +211,60 @@ def test_faults_of_the_living_fleet_come_spread_and_are_mended(tmp_path: Path) -
         for number in set(range(len(story.ACTS))) - set(faults):
             story.play(snapshot, number, datetime.now(UTC))
         assert soon(lambda: ill(served) == first)
+
+
+@pytest.mark.long
+def test_the_devices_of_the_demo_that_serves_have_a_past_and_their_future_is_remembered(
+    tmp_path: Path,
+) -> None:
+    snapshot, now = tmp_path / "snapshot", datetime.now(UTC)
+    snapshot.mkdir()
+    story.write(snapshot, now)
+    past = Past(snapshot, now, QUICK_HEALTH)
+    past.write()
+    with Served(snapshot, tmp_path / "log", QUICK) as served:
+
+        def told(**about: str) -> tuple[int, set[str]]:
+            found = fetch(served.browse, "/explain", about)
+            assert all(now.timestamp() - 28 * 86_400 < e["start"] for e in found["episodes"])
+            return len(found["episodes"]), {one["what"] for one in found["happened"]}
+
+        fault, reboot, repair = "a grave fault was over", "the node was rebooted", "the node was"
+        corrupt = "hgx-05/nvidia.com/gpu/GPU-05d9a1c0-77a3-4f0b-8a67-5c1f4e0a9b44"
+        mended = "hgx-01/nvidia.com/gpu/GPU-01c3f2aa-9e1d-4a54-b1d4-6a50c1d2e9f7"
+        assert told(device=corrupt) == (3, {fault, reboot})
+        assert told(device="gpu.nvidia.com/dra-02/gpu-0") == (3, {fault, reboot})
+        assert {f"{repair} remediated"} == told(device=mended)[1]
+        (held,) = fetch(served.browse, "/explain", {"node": "dra-04"})["holds"]
+        assert datetime.fromisoformat(held["since"]) < now - timedelta(days=1)
+        assert told(node="dra-01") == (1, {reboot})
+        assert told(node="hgx-04")[0] >= 2
+        number = next(n for n, act in enumerate(story.ACTS) if act.node == "dra-01")
+        for after_s in (0, 60):
+            then = now + timedelta(seconds=after_s)
+            story.play(snapshot, number + (2 if after_s else 0), then)
+            past.follow(then)
+        past.write()
+        assert soon(lambda: told(node="dra-01")[0] == 2)
+
+
+@pytest.mark.long
+def test_the_pods_of_the_demo_that_serves_run_where_they_may_and_one_waits_for_health(
+    tmp_path: Path,
+) -> None:
+    snapshot, now = tmp_path / "snapshot", datetime.now(UTC)
+    snapshot.mkdir()
+    story.write(snapshot, now)
+    with Served(snapshot, tmp_path / "log", QUICK) as served:
+        story.lose_gpu(snapshot, story.BREAKING, now)
+        assert soon(lambda: story.BREAKING in ill(served))
+        roomy = story.schedule(served, snapshot, now)
+        assert soon(lambda: fetch(served.browse, "/pods")["total"] == 5)
+        pods = {one["pod"]: one["node"] for one in fetch(served.browse, "/pods")["pods"]}
+        assert (pods["ml/train-0"], pods["ml/training-plugin"]) == ("hgx-02", "hgx-07")
+        (waiting,) = fetch(served.browse, "/headline")["waiting"]
+        assert (waiting["pod"], waiting["refused"]) == ("ml/llm-0", True)
+        assert "hgx-02" not in roomy
 
 
 def ill(served: Served) -> set[str]:

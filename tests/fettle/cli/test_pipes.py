@@ -66,6 +66,7 @@ def fettle(*arguments: str, server: str, stdout: int, **environment: str) -> tup
         ("rules", "--prometheus"),
         ("devices",),
         ("devices", "-o", "json"),
+        ("demo",),
     ],
     ids=" ".join,
 )
