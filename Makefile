@@ -6,9 +6,9 @@ READY := .venv/.ready
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 # One worker per processor. A whole run has a control plane in each, which takes memory, and waits
-# for it half of the time: so one worker more.
+# for it half of the time: so two workers per processor, and at most four.
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus and not helm"
-WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
+WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 2 ? 2 : 4))) --dist worksteal
 
 .PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane versions manifests release sbom audit base lock site clean
 .DEFAULT_GOAL := help
