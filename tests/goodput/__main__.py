@@ -68,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="python -m tests.goodput", usage="%(prog)s [option ...]", description=__doc__
     )
     seeds = "tune with 1 to 100 only, and report others (default: 1 2)"
-    contenders = "(default: all; with --control-plane all but frees and oracle)"
+    contenders = "(default: all; with --control-plane all but frees, evicts, stragglers and oracle)"
     setting = f"named settings (default: {DEFAULT})"
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help=seeds)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, help=contenders)
@@ -82,8 +82,9 @@ def make_parser() -> argparse.ArgumentParser:
     fields = parser.add_argument_group("the scenario", argument_default=argparse.SUPPRESS)
     fields.add_argument("--dra", action="store_true", help="a DRA driver, no device plugin")
     fields.add_argument("--reboots", action="store_true", help="repairs fail the node's pods")
+    fields.add_argument("--saves", action="store_true", help="evicted training saves its work")
     for name, default in Scenario._field_defaults.items():
-        if name not in ("dra", "reboots"):
+        if name not in ("dra", "reboots", "saves"):
             flag, told = f"--{name.replace('_', '-')}", f"(default: {default})"
             fields.add_argument(flag, type=type(default), help=told)
     return parser

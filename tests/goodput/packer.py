@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from fettle.config import Settings
 from fettle.health import HealthBook, load_rules
 from fettle.model import Mode, State
 from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals
+from fettle.scheduling.placed import AtRisk, find_failures
 from tests.goodput import objects
 from tests.goodput.plan import GPUS, JobKind, Scenario, make_plan, with_devices_taken_away
 from tests.goodput.replay import Device, Figures, Node, Pod, Replay
@@ -34,6 +35,7 @@ SOON_H = 2.0
 """A pod that is expected to fail within so long is not worth a start."""
 FETTLE_WEIGHT = 5
 START_DEADLINE_S = 600.0
+STRAGGLES_H = 1 / 6
 EPOCH_S = 1_800_000_000.0
 
 
@@ -55,6 +57,10 @@ class Minder(Protocol):
     def frees(self, pod: Pod) -> bool:
         """Whether a pod that does not start is evicted now."""
 
+    async def evicted(self) -> Mapping[str, bool]:
+        """The pods that are to be evicted while they run, by name; True: whether or not anything
+        else is free now."""
+
 
 class Nobody:
     """The scheduler alone."""
@@ -73,6 +79,9 @@ class Nobody:
 
     def frees(self, pod: Pod) -> bool:
         return False
+
+    async def evicted(self) -> Mapping[str, bool]:
+        return {}
 
 
 class Cordons(Nobody):
@@ -123,10 +132,18 @@ class Fettle(Nobody):
         mode: Mode,
         *,
         deadline_s: float = inf,
+        evicts: bool = False,
+        stragglers: bool = False,
     ) -> None:
+        """`stragglers`: somebody who compares the ranks of each job tells which are slow, and these
+        are evicted, too."""
         self._replay = replay
         self._clock = clock
         self._mode = mode
+        self._evicts = evicts
+        self._stragglers = stragglers
+        self._confirm_h = settings.device_failures.confirm_seconds / 3600
+        self._slow_since: dict[str, float] = {}
         self._deadline_s = deadline_s
         rules = load_rules(settings.health.rules_file)
         self._engine = SelectorEngine()
@@ -146,6 +163,7 @@ class Fettle(Nobody):
             on_failed_start=self._refusals.does_not_start,
         )
         self._leanings = Leanings(self.answers, self._refusals, self._former)
+        self._at_risk = AtRisk(self.answers, now=clock.now_s)
 
     def seen(self, kind: Kind, raw: objects.Object | None, key: str) -> None:
         now = self._clock.now_s()
@@ -184,6 +202,28 @@ class Fettle(Nobody):
         if start is None or not start.message or start.blamed:
             return False
         return self._clock.now_s() - start.at >= self._deadline_s
+
+    async def evicted(self) -> Mapping[str, bool]:
+        if not self._evicts:
+            return {}
+        due_s = self._clock.now_s() - 3600 * self._confirm_h
+        failures = await find_failures(self.answers, self._at_risk)
+        running = failures.running.values() if failures is not None else ()
+        failed = {
+            one.pod.metadata.name: one.is_dead
+            for one in running
+            if one.lasts and not one.set_aside and one.began_at <= due_s
+        }
+        return {**dict.fromkeys(self._slow_pods(), False), **failed}
+
+    def _slow_pods(self) -> Iterator[str]:
+        """Those that were slow for long enough."""
+        now_h, running = self._replay.now_h, self._replay.pods.values()
+        slow = [pod.name for pod in running if pod.state == "running" and pod.is_slow]
+        self._slow_since = {name: self._slow_since.get(name, now_h) for name in slow}
+        for name, since_h in self._slow_since.items():
+            if self._stragglers and now_h - since_h >= STRAGGLES_H:
+                yield name
 
     def look(self) -> None:
         now = self._clock.now_s()
@@ -249,6 +289,8 @@ class Packer:
         self._leaving: list[tuple[float, str]] = []
         self._freed: set[str] = set()
         """Places whose pod was evicted because it did not start, and in which none has since."""
+        self._left: dict[str, set[str]] = defaultdict(set)
+        """By job: the nodes on which a pod of it was evicted while it ran."""
         if self._dra:
             # Without a selector: a CEL worker answers within wall time, which is not the replay's.
             anything = objects.class_object() | {"spec": {}}
@@ -342,6 +384,20 @@ class Packer:
                 self._freed.add(pod.place)
                 self._replay.free(pod)
 
+    async def evict(self) -> None:
+        """Evict pods while they run, where another node takes them now, or nothing can be expected
+        of what they are on. Their next pods do not go to that node."""
+        for name, anyway in (await self._minder.evicted()).items():
+            pod = self._replay.pods.get(name)
+            if pod is None or pod.state != "running" or pod.node is None:
+                continue
+            others = [
+                n for n, room in self._room.items() if room >= pod.gpus and n != pod.node.name
+            ]
+            if anyway or (others and (await self._minder.judge(pod, others))[0]):
+                self._left[pod.job.name].add(pod.node.name)
+                self._replay.evict(pod)
+
     async def _place_all(self, pods: list[Pod]) -> bool:
         """A gang's pods are placed together or not at all, as kube-scheduler does with a PodGroup:
         each is asked about in turn, and nothing is bound before all have passed."""
@@ -399,7 +455,8 @@ class Packer:
         ]
         if not names:
             return None
-        passed, scores = await self._minder.judge(pod, names)
+        left = self._left.get(pod.job.name, ())
+        passed, scores = await self._minder.judge(pod, [n for n in names if n not in left] or names)
         if not passed:
             return None
 
@@ -420,14 +477,17 @@ CONTENDERS = (
     "steer",
     "enforce",
     "frees",
+    "evicts",
+    "stragglers",
     "taints",
     "oracle",
 )
 """`again`: default with other luck, so what differs from default by no more is chance.
-`frees`: Fettle enforces, and evicts pods that do not start. `taints`: Fettle enforces, and whoever
-runs the fleet takes each reported device away, by a taint (a device plugin: by withdrawing it).
-`oracle`: see there."""
-WITHOUT_SCHEDULER = ("frees", "oracle")
+`frees`: Fettle enforces, and evicts pods that do not start. `evicts`: Fettle enforces, and evicts
+pods whose device has failed. `stragglers`: the same, and pods that are slow for ten minutes.
+`taints`: Fettle enforces, and whoever runs the fleet takes each reported device away, by a taint (a
+device plugin: by withdrawing it). `oracle`: see there."""
+WITHOUT_SCHEDULER = ("frees", "evicts", "stragglers", "oracle")
 """Those of the simulation alone."""
 
 
@@ -435,8 +495,14 @@ async def play(
     scenario: Scenario, seed: int, contender: str, settings: Settings | None = None
 ) -> Figures:
     """One contender's figures on one seed."""
-    replay = make_replay(scenario, seed, contender)
-    clock = Clock(replay)
+    return await play_out(make_replay(scenario, seed, contender), seed, contender, settings)
+
+
+async def play_out(
+    replay: Replay, seed: int, contender: str, settings: Settings | None = None
+) -> Figures:
+    """To its end."""
+    scenario, clock = replay.scenario, Clock(replay)
     minder = _minder(replay, contender, settings or Settings(), clock)
     packer = Packer(replay, clock, minder, seed)
     replay.begin(packer)
@@ -448,6 +514,7 @@ async def play(
             minder.look()
             replay.sample(TICK_H)
             await packer.free()
+            await packer.evict()
             tick_h += TICK_H
         else:
             replay.advance(upcoming_h)
@@ -467,7 +534,7 @@ def mode_of(contender: str) -> Mode | None:
     match contender:
         case "default" | "again" | "cordon" | "oracle":
             return None
-        case "taints" | "frees":
+        case "taints" | "frees" | "evicts" | "stragglers":
             return Mode.ENFORCE
     if contender in CONTENDERS:
         return Mode(contender)
@@ -477,7 +544,15 @@ def mode_of(contender: str) -> Mode | None:
 def _minder(replay: Replay, contender: str, settings: Settings, clock: Clock) -> Minder:
     if (mode := mode_of(contender)) is not None:
         deadline_s = START_DEADLINE_S if contender == "frees" else inf
-        return Fettle(replay, settings, clock, mode, deadline_s=deadline_s)
+        return Fettle(
+            replay,
+            settings,
+            clock,
+            mode,
+            deadline_s=deadline_s,
+            evicts=contender in ("evicts", "stragglers"),
+            stragglers=contender == "stragglers",
+        )
     if contender == "oracle":
         return Oracle(replay)
     return Cordons() if contender == "cordon" else Nobody()

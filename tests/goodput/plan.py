@@ -118,6 +118,7 @@ class Scenario(NamedTuple):
       a failed job's pods are made anew.
     - `false_signals`: share of device time with a report about nothing.
     - `starts_nothing`: share of node time in which no pod starts on a node.
+    - `saves`: training that is evicted saves a checkpoint first.
     - `reboots`: a repair restarts the node, and its pods fail, unless the fault was a light one.
     - `dra`: a DRA driver publishes the devices, instead of a device plugin.
     - `packing`: how kube-scheduler scores what is requested of a node, `MostAllocated` or its
@@ -134,6 +135,7 @@ class Scenario(NamedTuple):
     restart_h: float = 0.05
     false_signals: float = 0.0
     starts_nothing: float = 0.0
+    saves: bool = False
     reboots: bool = False
     dra: bool = False
     packing: str = "MostAllocated"

@@ -22,6 +22,8 @@ REFUSAL_H = 10 / 3600
 """How long a kubelet takes to refuse a pod: 554 pods in 106 minutes (pytorch/ci-infra#1057)."""
 REPAIR_SHOWS_H = 0.03
 """Until the report of a fault that is over is withdrawn."""
+SLOW = 0.8
+"""A rank so much slower than the others is a straggler."""
 FLAP_H = 1.0
 """How long on average a report that comes and goes stays, or stays away."""
 NOTHING_SAID: tuple[State, dict[str, State]] = (State.HEALTHY, {})
@@ -124,6 +126,11 @@ class Pod:
     def in_gang(self) -> bool:
         return self.job.kind.pods > 1
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether the device that it waits for most does less than most of its work."""
+        return 0 < min((fault.kind.speed for fault in self.faults()), default=1.0) <= SLOW
+
     def faults(self) -> Iterator[Fault]:
         """The real faults that it runs on."""
         assert self.node is not None
@@ -187,6 +194,8 @@ class Figures:
     starts_on_bad: int = 0
     starts_on_visibly_bad: int = 0
     failures: int = 0
+    evictions: int = 0
+    """Of pods that ran."""
     failures_by_job: Counter[str] = field(default_factory=Counter)
     """Of training: a service never gives up."""
     gangs: set[str] = field(default_factory=set)
@@ -415,15 +424,32 @@ class Replay:
             self.figures.failed_by_cause[cause] += 1
         if job.kind.policy == "training":
             self.figures.failures_by_job[job.name] += self.counts
-            every_h = self.scenario.checkpoint_h
-            kept_h = int(job.done_h / every_h + 1e-9) * every_h
-            lost = (job.done_h - kept_h) * job.kind.gpus * job.kind.pods
-            if self.counts:
-                self.figures.useful -= lost
-                self.figures.lost += lost
-                self.figures.avoidable += lost * avoidable
-            job.done_h = kept_h
-        self._release(pod, "Failed", refusal)
+            self._fall_back(job, avoidable=avoidable)
+        self._end_all(pod, "Failed", refusal)
+
+    def evict(self, pod: Pod) -> None:
+        """A running pod is evicted; its job's pods are made anew, and it has not failed."""
+        self._settle(pod.job)
+        self.figures.evictions += self.counts
+        if pod.job.kind.policy == "training" and not self.scenario.saves:
+            self._fall_back(pod.job)
+        self._end_all(pod, "")
+
+    def _fall_back(self, job: Job, *, avoidable: bool = False) -> None:
+        """To its last checkpoint."""
+        every_h = self.scenario.checkpoint_h
+        kept_h = int(job.done_h / every_h + 1e-9) * every_h
+        lost = (job.done_h - kept_h) * job.kind.gpus * job.kind.pods
+        if self.counts:
+            self.figures.useful -= lost
+            self.figures.lost += lost
+            self.figures.avoidable += lost * avoidable
+        job.done_h = kept_h
+
+    def _end_all(self, pod: Pod, phase: str, refusal: str = "") -> None:
+        """A pod has ended so; its job's others are deleted, and all are made anew."""
+        job = pod.job
+        self._release(pod, phase, refusal)
         for other in [*job.pods.values()]:
             self._release(other, "")
         job.speed, job.avoidably, job.version = 0.0, False, job.version + 1

@@ -15,7 +15,7 @@ from tests.goodput.replay import Figures
 
 BACKOFF_LIMIT = 6
 """Failed pods that a Job bears, if it says nothing else (Kubernetes' default)."""
-MINDED_BY_FETTLE = ("observe", "steer", "enforce", "frees", "taints")
+MINDED_BY_FETTLE = ("observe", "steer", "enforce", "frees", "evicts", "stragglers", "taints")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +59,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     idle_sound: float
     gangs: int
     held: float = 0.0
+    evictions: int = 0
     scheduler_s: float = 0.0
 
     @property
@@ -104,6 +105,7 @@ class Numbers(NamedTuple):
     idle_sound: float
     gangs: float
     held: float
+    evictions: float
     scheduler_s: float
 
 
@@ -123,6 +125,7 @@ def result(
         starts=figures.starts,
         visible=figures.starts_on_visibly_bad,
         failures=figures.failures,
+        evictions=figures.evictions,
         gave_up=sum(count > BACKOFF_LIMIT for count in figures.failures_by_job.values()),
         usable=100 - 100 * figures.stranded / max(1.0, figures.sound),
         changes=figures.state_changes / max(1, figures.faults),

@@ -19,6 +19,7 @@ HEADER = (
     "starts",
     "on visibly bad",
     "failures",
+    "evictions",
     "jobs past 6",
     "sound usable %",
     "changes a fault",
@@ -61,6 +62,7 @@ def _cells(contender: str, numbers: Numbers, gained: Gain | None) -> Iterator[st
     yield f"{numbers.starts:.0f}"
     yield f"{numbers.visible:.0f}"
     yield f"{numbers.failures:.0f}"
+    yield f"{numbers.evictions:.0f}" if fettle else "–"
     yield f"{numbers.gave_up:.0f}"
     yield f"{numbers.usable:.1f}"
     yield f"{numbers.changes:.1f}" if fettle else "–"

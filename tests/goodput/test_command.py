@@ -10,7 +10,7 @@ import pytest
 
 from tests.goodput import cluster, results
 from tests.goodput.__main__ import Run, main, make_parser, runs_of
-from tests.goodput.packer import CONTENDERS
+from tests.goodput.packer import CONTENDERS, WITHOUT_SCHEDULER
 from tests.goodput.plan import SETTINGS, Scenario
 from tests.goodput.replay import Figures
 
@@ -56,7 +56,7 @@ def test_all_contenders_run_unless_some_are_named() -> None:
 
 def test_the_oracle_does_not_run_on_the_real_scheduler(refusal: Refusal) -> None:
     there = [run.contender for run in runs("--seeds 1 --control-plane")]
-    assert there == [one for one in CONTENDERS if one not in ("frees", "oracle")]
+    assert there == [one for one in CONTENDERS if one not in WITHOUT_SCHEDULER]
     said = refusal("--control-plane --contenders default oracle")
     assert said == "oracle works without --control-plane only: leave out one of them"
 
@@ -164,9 +164,9 @@ def test_what_is_reported_can_be_replayed(fields: dict[str, Any]) -> None:
 def test_any_field_of_a_scenario_can_be_set() -> None:
     flags = make_parser().format_help()
     assert all(f"--{name.replace('_', '-')} " in flags for name in Scenario._fields)
-    asked = "--seeds 1 --contenders default --dra --reboots --nodes 7 --false-signals 0.1"
+    asked = "--seeds 1 --contenders default --dra --reboots --saves --nodes 7 --false-signals 0.1"
     (run,) = runs(asked)
-    assert run.scenario == Scenario(dra=True, reboots=True, nodes=7, false_signals=0.1)
+    assert run.scenario == Scenario(dra=True, reboots=True, saves=True, nodes=7, false_signals=0.1)
 
 
 # --- files

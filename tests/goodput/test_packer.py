@@ -18,6 +18,7 @@ from tests.goodput.packer import (
     Nobody,
     Packer,
     play,
+    play_out,
 )
 from tests.goodput.plan import (
     FAULTS,
@@ -193,6 +194,38 @@ async def test_each_try_that_fettle_alone_refuses_counts(mode: Mode, refused: in
     nodes = await placed(replay, fettle, 0.5, 1.0, 1.1)
     assert nodes == ([] if refused else ["gpu-000"])
     assert replay.figures.refused == refused
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("contender", "kind", "evictions"),
+    [
+        ("enforce", "gsp", 0),
+        ("evicts", "gsp", 1),
+        ("evicts", "thermal", 0),
+        ("stragglers", "gsp", 1),
+        ("stragglers", "thermal", 1),
+        ("stragglers", "silent", 1),
+        ("evicts", "silent", 0),
+    ],
+)
+async def test_pods_that_run_are_evicted_from_what_has_failed_and_stragglers_from_what_is_slow(
+    contender: str, kind: str, evictions: int, dra: bool
+) -> None:
+    scenario = Scenario(nodes=2, hours=10.0, warmup_h=0.0, dra=dra)
+    job = PlannedJob("train8", JOBS["train8"], 0.5, 5.0)
+
+    async def figures(*faults: PlannedFault) -> Figures:
+        replay = Replay(scenario, Plan(faults, (job,)), seed=1)
+        return await play_out(replay, 1, contender)
+
+    (node,) = (await figures()).bindings.values()
+    lasting = FAULTS[kind]._replace(fails_h=None)
+    with_fault = await figures(
+        PlannedFault(kind, lasting, int(node.removeprefix("gpu-")), 3, 2.0, 9.9)
+    )
+    moved = [other for other in with_fault.bindings.values() if other != node]
+    assert (with_fault.evictions, len(moved), with_fault.failures) == (evictions, evictions, 0)
 
 
 async def test_again_is_default_with_other_luck() -> None:

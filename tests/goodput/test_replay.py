@@ -152,6 +152,30 @@ def test_a_pod_that_is_freed_is_made_anew_at_once_and_has_not_failed() -> None:
     assert (figures.failures, figures.lost) == (0, 0.0)
 
 
+@pytest.mark.parametrize(("saves", "lost_h"), [(False, 0.5), (True, 0.0)])
+def test_training_that_is_evicted_loses_what_it_has_not_saved_and_has_not_failed(
+    saves: bool, lost_h: float
+) -> None:
+    replay = replay_of(job("train8", work_h=5.0), nodes=2, restart_h=0.25, saves=saves)
+    world = FirstFree(replay)
+    replay.advance(2.5)
+    replay.evict(replay.pods["train8-0-1"])
+    figures = played(replay)
+    assert world.pods[2:4] == [(2.5, "train8-0-1", "deleted"), (2.75, "train8-0-2", "created")]
+    assert world.pods[-1] == (5.25 + lost_h, "train8-0-2", "Succeeded")
+    assert (figures.useful, figures.lost) == (5.0 * 8, lost_h * 8)
+    assert (figures.evictions, figures.failures) == (1, 0)
+
+
+def test_one_pod_that_is_evicted_ends_its_whole_gang() -> None:
+    replay = replay_of(job("gang"), nodes=2)
+    FirstFree(replay)
+    replay.advance(0.5)
+    replay.evict(replay.pods["gang-0-1"])
+    replay.advance(1.0)
+    assert [*replay.pods] == ["gang-0-2", "gang-1-2"]
+
+
 def bind_gang(replay: Replay, first_h: float, second_h: float) -> None:
     """Its two pods, each on a node of its own."""
     ByHand(replay)
