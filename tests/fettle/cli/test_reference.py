@@ -38,6 +38,7 @@ def test_the_pages_have_every_code_metric_and_field() -> None:
     assert "| `ForceDeleted` on a Pod: it was deleted by force" in pages["troubleshooting.md"]
     assert "| `ClaimIsShared` | Other pods use the same claim. |" in pages["failed-devices.md"]
     assert "| `exact` | Exactly these devices. |" in pages["predictions.md"]
+    assert "| full, costly failures | default | 97.0 | – | 6650 | 60 | 22 |" in pages["goodput.md"]
     answers = pages["explain-json.md"]
     assert "| `pods[].atRisk` | Whether its policy refuses where it is. |" in answers
     assert "| `nodes.NAME.excluded` | What of the pod's own manifest keeps it off" in answers
