@@ -61,7 +61,8 @@ def mistakes_in_identity(manifest: Manifest, customs: Customs | None = None) -> 
     if _is_of_another_program(manifest):
         return
     missing = [key for key in _KEYS if not isinstance(manifest.object.get(key), str)]
-    known = (shipped_customs() if customs is None else customs).kinds
+    customs = shipped_customs() if customs is None else customs
+    known = customs.kinds
     for key in missing:
         yield _of_known(_missing(manifest, key), manifest, known)
     if missing or not manifest.api_version or not manifest.kind:
@@ -76,10 +77,27 @@ def mistakes_in_identity(manifest: Manifest, customs: Customs | None = None) -> 
     elif group in {_group(version) for version in kinds}:
         yield from _unknown_version(manifest)
     elif manifest.api_version not in known:
-        yield from _unknown_group(manifest)
+        yield from _unknown_version_of_custom(manifest, customs) or _unknown_group(manifest)
     elif near := _misspelt_kind(manifest.kind, known[manifest.api_version]):
         message = f"{manifest.api_version} has no kind {manifest.kind}; did you mean {near}?"
         yield UNKNOWN_KIND.finding(manifest.root.at("kind"), message, f"write kind: {near}")
+
+
+def _unknown_version_of_custom(manifest: Manifest, customs: Customs) -> list[Finding]:
+    """Of other projects, older releases had alphas that the shipped definitions have no more."""
+    having = [
+        version
+        for version, kinds in customs.kinds.items()
+        if _group(version) == manifest.group and manifest.kind in kinds
+    ]
+    source = customs.sources.get(manifest.group, "")
+    if not having or (source and "alpha" in manifest.api_version.rpartition("/")[2]):
+        return []
+    message = f"{manifest.kind} is not in {manifest.api_version}, but in {' and '.join(having)}"
+    fix = f"write apiVersion: {having[-1]}"
+    if source:
+        return [_warning(manifest, f"{message}, of {source}", fix)]
+    return [UNKNOWN_KIND.finding(manifest.root.at("apiVersion"), message, fix)]
 
 
 def _is_of_another_program(manifest: Manifest) -> bool:

@@ -1,11 +1,11 @@
 """Rules about claims and DeviceClasses that the API server refuses."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from fettle.lint.findings import Finding, Refusal
+from fettle.lint.findings import Finding, Refusal, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, expressions
 from fettle.lint.names import nearest
-from fettle.lint.refusals.wording import twice, why_no_label, why_no_subdomain
+from fettle.lint.refusals.wording import twice, why_in_doubt, why_no_label, why_no_subdomain
 
 _MOST_REQUESTS, _MOST_ALTERNATIVES, _MOST_SELECTORS = 32, 8, 32
 
@@ -116,12 +116,19 @@ class WrongRequestName(Refusal):
         for request in manifest.requests:
             alternatives = request.field.each("firstAvailable")
             for named in (request.field.at("name"), *(a.at("name") for a in alternatives)):
-                if isinstance(named.value, str) and (why := why_no_label(named.value)):
-                    yield self.finding(named, f"{named.value!r} {why}")
+                yield from self._named(named, why_no_label)
         for option in manifest.options:
-            named = option.field.at("deviceClassName")
-            if isinstance(named.value, str) and (why := why_no_subdomain(named.value)):
-                yield self.finding(named, f"{named.value!r} {why}")
+            yield from self._named(option.field.at("deviceClassName"), why_no_subdomain)
+
+    def _named(self, field: Field, why_none: Callable[[str], str]) -> Iterator[Finding]:
+        said = field.value
+        if not isinstance(said, str):
+            return
+        if why := why_none(said):
+            yield self.finding(field, f"{said!r} {why}")
+        elif why := why_in_doubt(said):
+            fix = f"write {said.lower()}"
+            yield self.finding(field, f"{said!r} {why}", fix, Severity.WARN)
 
 
 class WrongDeviceToleration(Refusal):

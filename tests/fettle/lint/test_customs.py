@@ -148,6 +148,24 @@ def test_a_misspelt_kind_of_a_defined_group_is_found(tmp_path: Path) -> None:
     assert (found["rule"], found["path"]) == ("FTL206", "kind")
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "severity"),
+    [
+        ("fettle.dev/v1", "DevicePolicy", Severity.DENY),
+        ("jobset.x-k8s.io/v1", "JobSet", Severity.WARN),
+        ("jobset.x-k8s.io/v1alpha1", "JobSet", None),  # a release may have had it
+        ("jobset.x-k8s.io/v1", "Other", None),
+    ],
+)
+def test_a_version_that_a_definition_lacks_is_found(
+    api_version: str, kind: str, severity: Severity | None
+) -> None:
+    made = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": {}}
+    found = [f for f in checked(made) if f.rule == "FTL206"]
+    assert [f.severity for f in found] == ([severity] if severity else [])
+    assert all(f"apiVersion: {api_version.split('/')[0]}/v1alpha" in f.fix for f in found)
+
+
 def test_definitions_that_are_not_there_are_a_problem() -> None:
     ran = fettle("-", "--crds", "nowhere", stdin=yaml.safe_dump(gang()))
     assert ran.returncode == 2

@@ -13,10 +13,12 @@ from fettle.lint.structure import REPEATED, TOO_MANY, WRONG_FORM
 from fettle.model import Policies, Validation
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.tables.refused import (
+    CLAIM,
     JUDGED,
     JUDGED_BY_JOB_SET,
     JUDGED_BY_LEADER_WORKER_SET,
     POD,
+    REQUEST,
     Refused,
     put,
     stateful,
@@ -140,6 +142,14 @@ def test_one_word_in_capitals_is_a_warning_since_it_may_be_put_in(
 )
 def test_of_what_only_stands_for_a_name_nothing_is_said(name: str) -> None:
     assert checked(put(POD, ("spec/containers/0/name", name), ("metadata/name", name))) == []
+
+
+@pytest.mark.parametrize("field", ["name", "exactly/deviceClassName"])
+def test_a_request_in_capitals_may_stand_for_another_name(field: str) -> None:
+    """So it is only a warning: the API server refuses `GPU`, and a marker looks the same."""
+    found = checked(put(CLAIM, (f"{REQUEST}/{field}", "GPU")))
+    assert [(f.rule, f.severity, f.fix) for f in found] == [("FTL215", Severity.WARN, "write gpu")]
+    assert checked(put(CLAIM, (f"{REQUEST}/{field}", "${GPU}"))) == []
 
 
 @pytest.mark.parametrize("name", ["${GPU}", "{{ .gpu }}", "<GPU>", "GPU_NAME", "YOUR-GPU"])
