@@ -103,7 +103,13 @@ def _identifier(authority: x509.Certificate) -> x509.SubjectKeyIdentifier:
 
 
 def service_names(service: str, namespace: str, extra: Sequence[str] = ()) -> list[str]:
-    """The names under which the API server and pods reach a Service, then extra ones."""
+    """The names under which the API server and pods reach a Service, then extra ones.
+
+    >>> service_names("fettle-webhook", "gpu", ["localhost"])[::3]
+    ['fettle-webhook.gpu.svc', 'localhost']
+    >>> service_names("fettle-webhook", "gpu")[:2]
+    ['fettle-webhook.gpu.svc', 'fettle-webhook.gpu']
+    """
     short = f"{service}.{namespace}"
     return list(dict.fromkeys([f"{short}.svc", short, f"{short}.svc.cluster.local", *extra]))
 

@@ -1,5 +1,7 @@
 """README and docs: what they name is there."""
 
+import doctest
+import importlib
 import re
 import subprocess
 import sys
@@ -106,14 +108,6 @@ def test_a_module_that_is_in_no_row_of_where_to_change_fails_the_check(tmp_path:
     assert module_index.complaint(page.format(wanted), wanted) == ""
 
 
-def test_every_file_that_where_to_change_names_exists() -> None:
-    page = (ROOT / "docs" / "where-to-change.md").read_text()
-    tops = "fettle|extender|webhook|certs|deploy|docs|tests"
-    named = re.findall(rf"`((?:{tops})/[\w./*-]*)`", page)
-    assert len(named) > 500
-    assert [name for name in dict.fromkeys(named) if not any(ROOT.glob(name))] == []
-
-
 def test_each_common_change_names_code_and_what_goes_with_it() -> None:
     page = (ROOT / "docs" / "where-to-change.md").read_text()
     table = page.partition("## Common changes")[2].partition("## By change")[0]
@@ -122,6 +116,22 @@ def test_each_common_change_names_code_and_what_goes_with_it() -> None:
     for change, *cells in rows[1:]:
         assert len(cells) == 2, change
         assert all(re.search(r"`[\w/.-]+/", cell) for cell in cells), change
+
+
+def _with_examples() -> list[str]:
+    files = (f for package in module_index.PACKAGES for f in (ROOT / package).rglob("*.py"))
+    return sorted(
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for file in files
+        if ">>> " in file.read_text()
+    )
+
+
+@pytest.mark.parametrize("module", _with_examples())
+def test_examples_in_docstrings_give_what_they_say(module: str) -> None:
+    results = doctest.testmod(importlib.import_module(module), raise_on_error=False)
+    assert results.attempted
+    assert not results.failed, "pytest shows above what was expected and got"
 
 
 def test_a_module_without_a_docstring_is_named(tmp_path: Path) -> None:

@@ -27,6 +27,10 @@ def fields_matching(document: Any, path: Sequence[str]) -> Iterator[Field]:
     """The fields that a path leads to; `*` in it is every member or entry, called by its `name`.
 
     The last field of the path may be absent, those above it may not.
+
+    >>> pod = {"containers": [{"name": "main"}]}
+    >>> [one.path for one in fields_matching(pod, ("containers", "*", "image"))]
+    ['containers[main].image']
     """
     *above, last = path
     for field in values_at(Field("", document), tuple(above), named=True):
@@ -35,7 +39,11 @@ def fields_matching(document: Any, path: Sequence[str]) -> Iterator[Field]:
 
 
 def field_at(document: Any, path: str) -> Field | None:
-    """The field with this path; None if a list entry on the way to it does not exist."""
+    """The field with this path; None if a list entry on the way to it does not exist.
+
+    >>> field_at({"spec": {"containers": [{"name": "main"}]}}, "spec.containers[main].name").value
+    'main'
+    """
     field = Field("", document)
     for part in (bracketed or plain for bracketed, plain in _PART.findall(path)):
         if isinstance(field.value, list):

@@ -198,7 +198,11 @@ def encode(uid: str, answer: AdmissionResponse, about: str = "") -> bytes:
 
 def presentable(warnings: Iterable[str], about: str = "") -> list[str]:
     """Warnings as the API server passes them on, and kubectl shows them: each is one line, without
-    control characters, and begins with the object, since kubectl shows no line twice."""
+    control characters, and begins with the object, since kubectl shows no line twice.
+
+    >>> presentable(["no node has it"], about="Pod ml/train-0")
+    ['Pod ml/train-0: no node has it']
+    """
     who = f"{about}: " if about else ""
     told = iter(dict.fromkeys(map(_read_part, warnings)))
     lines: dict[str, None] = {}

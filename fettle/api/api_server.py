@@ -56,7 +56,11 @@ class TokenRequest(msgspec.Struct, frozen=True):
 
 
 def group_path(group: str, version: str = "") -> str:
-    """Of a group's discovery document, or of one of its versions; `group` is "" for the core."""
+    """Of a group's discovery document, or of one of its versions; `group` is "" for the core.
+
+    >>> group_path("resource.k8s.io", "v1"), group_path("", "v1")
+    ('/apis/resource.k8s.io/v1', '/api/v1')
+    """
     return "/".join(("/apis" if group else "/api", *map(_segment, filter(None, (group, version)))))
 
 
@@ -67,6 +71,11 @@ def api_path(
 
     Raises BadInput for what no object's name or namespace can be (as client-go does, by
     `path.IsValidPathSegmentName`): ".", "..", and what contains "/" or "%".
+
+    >>> api_path("v1", "pods", namespace="ml", name="train-0", subresource="eviction")
+    '/api/v1/namespaces/ml/pods/train-0/eviction'
+    >>> api_path("resource.k8s.io/v1", "resourceslices")
+    '/apis/resource.k8s.io/v1/resourceslices'
     """
     group, _, version = api_version.rpartition("/")
     parts = [group_path(group, version)]

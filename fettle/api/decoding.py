@@ -66,7 +66,11 @@ def _whole(found: "re.Match[bytes]") -> bytes:
 
 
 def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:
-    """The same JSON, with null for every list and object nested deeper than `levels`."""
+    """The same JSON, with null for every list and object nested deeper than `levels`.
+
+    >>> shallow(b'{"a":{"b":[1]}}', 2)
+    b'{"a":{"b":null}}'
+    """
     pieces: list[bytes] = []
     depth = kept_to = 0
     for token in _TOKENS.finditer(raw):

@@ -89,6 +89,9 @@ def read_until(text: str, now: float) -> float:
     """A duration such as 4h or 1d12h, or a time, in Unix seconds; raises BadInput.
 
     A time without an offset is in this machine's time zone.
+
+    >>> read_until("4h", 1000.0)
+    15400.0
     """
     try:
         try:

@@ -384,6 +384,10 @@ def span(shown: Iterable[str]) -> str:
 
 
 def first(names: list[str], most: int, rest: str = "") -> list[str]:
-    """`rest` says how to see the others."""
+    """`rest` says how to see the others.
+
+    >>> first(["a", "b", "c"], 1, "--all")
+    ['a', '… 2 more (--all)']
+    """
     more, how = len(names) - most, f" ({rest})" if rest else ""
     return [*names[:most], *([f"… {more} more{how}"] if more > 0 else [])]

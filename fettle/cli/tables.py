@@ -187,7 +187,11 @@ _PRECISE = 3
 
 
 def shown_age(at: float | None, now: float | None = None) -> str:
-    """How long ago, as kubectl tells it: 40s, 12m, 5h or 3d; "–" if the time is not known."""
+    """How long ago, as kubectl tells it: 40s, 12m, 5h or 3d; "–" if the time is not known.
+
+    >>> shown_age(1000.0, 1000.0 + 3 * 3600)
+    '3h'
+    """
     if not at:
         return "–"
     left = max(0, round((time.time() if now is None else now) - at))

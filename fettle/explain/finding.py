@@ -164,7 +164,13 @@ def _stored(view: View, uuid: str) -> Iterator[tuple[str, str]]:
 
 def unit_called(node: str, given: str, resources: Mapping[str, int]) -> UnitId | None:
     """A unit by the name that Fettle gives it, alone or after its resource; None if this is no name
-    of a unit. `resources`: how many units the node has. Raises BadInput."""
+    of a unit. `resources`: how many units the node has. Raises BadInput.
+
+    >>> unit_called("gpu-01", "3", {"nvidia.com/gpu": 8})
+    UnitId(node='gpu-01', resource='nvidia.com/gpu', unit='index:3', others=())
+    >>> unit_called("gpu-01", "left-one", {"nvidia.com/gpu": 8}) is None
+    True
+    """
     at = [r for r in resources if given.startswith((f"{r}/", f"{r} "))]
     unit = given[len(at[0]) + 1 :].strip() if at else given
     if unit.isdecimal() and len(unit) < _LONGEST_NUMBER:
@@ -192,7 +198,11 @@ def unit_called(node: str, given: str, resources: Mapping[str, int]) -> UnitId |
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """The few names that look most like it, as the end of a sentence; "" if none does."""
+    """The few names that look most like it, as the end of a sentence; "" if none does.
+
+    >>> near("gpu-1", ["gpu-01", "cpu-7"])
+    '; near: gpu-01, cpu-7'
+    """
     return _near(name, {one: one for one in names})
 
 

@@ -29,7 +29,11 @@ def is_on_record(over: Evidence) -> bool:
 
 
 def faults(times: Iterable[float], now: float, ahead_s: float = 0.0) -> tuple[float, ...]:
-    """Distinct faults by when they were over, the oldest first, at most the latest few."""
+    """Distinct faults by when they were over, the oldest first, at most the latest few.
+
+    >>> faults([0.0, 10.0, 90_000.0], 100_000.0)  # the first two are one fault
+    (0.0, 90000.0)
+    """
     found: list[float] = []
     for at in sorted(times):
         if now - RECORD_S < at <= now + ahead_s and (not found or at - found[-1] >= APART_S):

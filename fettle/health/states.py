@@ -29,14 +29,24 @@ START = StateSince(State.HEALTHY, 0.0)
 
 
 def afresh(score: float, latched: bool, settings: HealthSettings) -> State:
-    """The state of something about which nothing was known before."""
+    """The state of something about which nothing was known before.
+
+    >>> afresh(0.5, False, HealthSettings()), afresh(0.5, True, HealthSettings())
+    (<State.DEGRADED: 'Degraded'>, <State.UNHEALTHY: 'Unhealthy'>)
+    """
     if latched or score < settings.unhealthy_below:
         return State.UNHEALTHY
     return State.DEGRADED if score < settings.degraded_below else State.HEALTHY
 
 
 def within_bands(state: State, score: float, latched: bool, settings: HealthSettings) -> State:
-    """The state that follows `state` if time did not matter."""
+    """The state that follows `state` if time did not matter.
+
+    >>> within_bands(State.HEALTHY, 0.85, False, HealthSettings())
+    <State.HEALTHY: 'Healthy'>
+    >>> within_bands(State.DEGRADED, 0.85, False, HealthSettings())  # until 0.90
+    <State.DEGRADED: 'Degraded'>
+    """
     plain = afresh(score, latched, settings)
     if state is State.UNHEALTHY and score < settings.unhealthy_until:
         return State.UNHEALTHY
@@ -61,6 +71,12 @@ def following(
 
     `but_for_traces`, given only after an explicit all-clear, is the score without the traces of
     past faults. `recurring_until`: before that no better state is entered, even so.
+
+    >>> since = StateSince(State.DEGRADED, 1000.0)
+    >>> following(since, 1.0, False, HealthSettings(), 1100.0, fact_at=1090.0)  # dwells
+    StateSince(state=<State.DEGRADED: 'Degraded'>, since=1000.0)
+    >>> following(since, 1.0, False, HealthSettings(), 1700.0, fact_at=1090.0)
+    StateSince(state=<State.HEALTHY: 'Healthy'>, since=1700.0)
     """
     all_clear = but_for_traces is not None
     if but_for_traces is None:
@@ -84,7 +100,11 @@ def kept(
     settings: HealthSettings,
     recurring_until: float = -inf,
 ) -> Kept | None:
-    """Why a state is worse than the score alone would make it; None if it is not."""
+    """Why a state is worse than the score alone would make it; None if it is not.
+
+    >>> kept(StateSince(State.DEGRADED, 1000.0), 0.85, False, HealthSettings())
+    Kept(then=<State.HEALTHY: 'Healthy'>, score=0.9, until=0.0, recurring=False)
+    """
     bound = left_at(state_since.state, settings)
     if bound is None or state_since.state is afresh(score, latched, settings):
         return None
@@ -148,6 +168,10 @@ def healthy_at(
     """When a stay in a state leads to Healthy by time alone; None if it does not.
 
     What is foreseen only gets better with time.
+
+    >>> since, sound = StateSince(State.DEGRADED, 1000.0), RecoveryStep(1.0, False)
+    >>> int(healthy_at(since, lambda at: sound, HealthSettings(), 1100.0))  # after 600 s in it
+    1600
     """
     while state_since.state is not State.HEALTHY:
         now_or_then = _first_move(state_since, foresee, settings, now)

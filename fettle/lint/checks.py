@@ -575,7 +575,11 @@ def _first_quote(text: str, at: int) -> int:
 
 
 def meant_literal(call: str, literal: str) -> str:
-    """What to write instead, if that is plain."""
+    """What to write instead, if that is plain.
+
+    >>> meant_literal("semver", "'v570'")
+    'write 570.0.0'
+    """
     said = literal[1:-1]
     if call == "quantity":
         return meant_quantity(said)

@@ -43,7 +43,11 @@ class Field(NamedTuple):
     keys: tuple[str | int, ...] = ()
 
     def at(self, *keys: str) -> "Field":
-        """The field below, by keys; its value is None if there is none."""
+        """The field below, by keys; its value is None if there is none.
+
+        >>> Field("", {"spec": {"nodeName": "a"}}).at("spec", "nodeName")
+        Field(path='spec.nodeName', value='a', keys=('spec', 'nodeName'))
+        """
         pause()  # reading yields to other work, so that no rule has to
         value, path = self.value, self.path
         for key in keys:
@@ -97,7 +101,11 @@ class Field(NamedTuple):
 
 
 def below(path: str, key: str) -> str:
-    """The path of a key; a key that contains a dot is written in brackets."""
+    """The path of a key; a key that contains a dot is written in brackets.
+
+    >>> below("metadata.labels", "app"), below("metadata.labels", "example.com/app")
+    ('metadata.labels.app', 'metadata.labels[example.com/app]')
+    """
     if not key or not _MARKS.isdisjoint(key):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key

@@ -20,7 +20,11 @@ _LETTERS_PER_TYPO = 4
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """The candidate that was probably meant by a name that is none of them; "" if none was."""
+    """The candidate that was probably meant by a name that is none of them; "" if none was.
+
+    >>> nearest("nvidia.com/gpus", ["nvidia.com/gpu", "amd.com/gpu"])
+    'nvidia.com/gpu'
+    """
     pause()
     if len(name) > _LONGEST:
         return ""
@@ -36,6 +40,9 @@ def misspelt(value: str, shown: Iterable[str]) -> str:
     only by case and separators, or by a slip inside a word of at least five letters: one letter
     that is missing, doubled or swapped with the next. Another letter makes another word (`south`
     and `north`), and so does one more at an end (`worker` and `workers`).
+
+    >>> misspelt("rack-sotuh", ["rack-south"]), misspelt("rack-north", ["rack-south"])
+    ('rack-south', '')
     """
     shown = set(shown)
     if value in shown or not (near := nearest(value, shown)):
@@ -121,7 +128,11 @@ def is_shouted(text: str) -> bool:
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:
-    """`a, b, c and 4 more`."""
+    """`a, b, c and 4 more`.
+
+    >>> listed("gfedcba")
+    'a, b, c, d, e and 2 more'
+    """
     ordered = sorted(names)
     more = len(ordered) - most
     return ", ".join(ordered[:most]) + (f" and {more} more" if more > 0 else "")

@@ -28,6 +28,13 @@ _REPLICATED_JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def between(field: str, value: int | None, least: int, most: int) -> None:
+    """Raises ValueError with the sentence that users read.
+
+    >>> between("backoffLimit", 12, 0, 10)
+    Traceback (most recent call last):
+        ...
+    ValueError: backoffLimit must be 10 or less
+    """
     if value is not None and value < least:
         raise ValueError(f"{field} must be {least} or more, not {shown(value)}")
     if value is not None and value > most:
@@ -68,7 +75,11 @@ def taint_value(value: str) -> None:
 
 @lru_cache(maxsize=256)
 def seconds(field: str, duration: str) -> int:
-    """How many seconds a duration such as `90s`, `30m` or `1h30m` is."""
+    """How many seconds a duration such as `90s`, `30m` or `1h30m` is.
+
+    >>> seconds("patience", "1h30m")
+    5400
+    """
     if (found := _DURATION.fullmatch(duration)) is None:
         raise ValueError(
             f"{field} must be a duration in hours, minutes and seconds, such as 90s, 30m or 1h30m, "

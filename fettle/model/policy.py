@@ -465,7 +465,11 @@ BUILT_IN: Mapping[str, Policy] = {p.name: p for p in (TRAINING, INFERENCE, SCAVE
 
 def prefers_in_vain(placement: Placement, degraded_below: float) -> str:
     """Why a policy that prefers degraded devices refuses all of them by its minimum score; "" if it
-    leaves some. Devices are Degraded below `degraded_below`."""
+    leaves some. Devices are Degraded below `degraded_below`.
+
+    >>> prefers_in_vain(Placement(min_score=0.9, degraded=Degraded.PREFER), 0.8)[:53]
+    '0.9 refuses every device that becomes Degraded (score'
+    """
     if placement.degraded is not Degraded.PREFER or placement.min_score < degraded_below:
         return ""
     return (

@@ -22,6 +22,10 @@ class Backoff:
     The first `free` failures cost no pause. `jitter` is the share by which chance may shorten a
     pause, so that many who fail together do not try again together. `failures` counts those since
     the last success.
+
+    >>> pauses = Backoff(1.0, 5.0)
+    >>> [pauses.next_s() for _ in range(4)]
+    [1.0, 2.0, 4.0, 5.0]
     """
 
     __slots__ = ("_factor", "_first_s", "_free", "_jitter", "_longest_s", "_uniform", "failures")

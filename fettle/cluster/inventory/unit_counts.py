@@ -41,6 +41,9 @@ def candidate_resources(resource: str, resources: Collection[str]) -> tuple[str,
     """Those of these resources of which a GPU, named as `resource`, may provide units.
 
     In MIG mode a GPU provides units of another resource, and nothing says which GPUs do.
+
+    >>> candidate_resources("nvidia.com/gpu", ["nvidia.com/gpu.shared", "example.com/nic"])
+    ('nvidia.com/gpu.shared',)
     """
     return tuple(
         sorted(
@@ -65,6 +68,10 @@ def expected_units(
 
     For a GPU it is its share: it is equally likely to be each of the GPUs behind all these
     resources. `shown`: how many units of one device known ids of the resource show.
+
+    >>> gpu = "nvidia.com/gpu"
+    >>> expected_units("GPU-5a", gpu, [gpu], {gpu: 32}, {"nvidia.com/gpu.replicas": "4"})
+    4
     """
     each = {r: _replicas(r, capacities[r], labels, shown if r == resource else 1) for r in homes}
     if device.startswith(_MIG_DEVICE):

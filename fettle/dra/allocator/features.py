@@ -151,7 +151,11 @@ def parse_feature_gates(text: str) -> dict[str, bool]:
 
 
 def features_of(minor: int, gates: Mapping[str, bool]) -> Features:
-    """The features of Kubernetes 1.`minor` with these feature gates set."""
+    """The features of Kubernetes 1.`minor` with these feature gates set.
+
+    >>> features_of(36, {}).device_taints, features_of(36, {"DRADeviceTaints": False}).device_taints
+    (True, False)
+    """
     on = {
         name: gates.get(name, gate.since is not None and minor >= gate.since)
         for name, gate in GATES.items()
@@ -198,7 +202,13 @@ def parse_git_version(git_version: str) -> tuple[int, ...]:
 
 
 def profile_of_version(git_version: str, gates: Mapping[str, bool] = _NO_GATES) -> Profile:
-    """The profile of a server's `gitVersion` ("v1.36.3+k3s1") with these feature gates set."""
+    """The profile of a server's `gitVersion` ("v1.36.3+k3s1") with these feature gates set.
+
+    >>> profile_of_version("v1.36.3+k3s1").quirks.counters_by_pool_name
+    True
+    >>> profile_of_version("v1.36.4").quirks.counters_by_pool_name
+    False
+    """
     major, minor, patch = parse_git_version(git_version) or (1, _NEWEST, 1)
     if (major, minor) >= (1, _NEWEST):
         features = features_of(_NEWEST, gates)

@@ -165,7 +165,11 @@ def _values(device: resource.Device) -> dict[str, str]:
 
 
 def contradict(names: Iterable[str], others: Iterable[str], shared: str) -> bool:
-    """Whether names that are more reliable than a `shared` one tell two devices apart."""
+    """Whether names that are more reliable than a `shared` one tell two devices apart.
+
+    >>> contradict(["GPU-1", "index:0"], ["GPU-2", "index:0"], "index:0")
+    True
+    """
     better = {name for name in names if rank(name)[0] < rank(shared)[0]}
     unlike = {_form(other) for other in others if other not in better}
     return any(_form(name) in unlike for name in better)
@@ -195,7 +199,12 @@ def _form(name: str) -> str:
 
 def closeness(unit: UnitId, driver: str, names: Iterable[str]) -> int | None:
     """The rank of the most reliable name that a unit shares with a driver's device; None if they
-    share none."""
+    share none.
+
+    >>> unit = UnitId("gpu-01", "nvidia.com/gpu", "GPU-1", ("index:0",))
+    >>> closeness(unit, "gpu.nvidia.com", ["index:0"]), closeness(unit, "gpu.amd.com", ["index:0"])
+    (2, None)
+    """
     shared = set(names).intersection(unit.names)
     if not is_same_vendor(unit.resource, driver):
         shared = {name for name in shared if not name.startswith("index:")}
@@ -203,6 +212,10 @@ def closeness(unit: UnitId, driver: str, names: Iterable[str]) -> int | None:
 
 
 def is_same_vendor(resource_name: str, driver: str) -> bool:
-    """`nvidia.com/gpu` belongs to the same vendor as `gpu.nvidia.com`."""
+    """`nvidia.com/gpu` belongs to the same vendor as `gpu.nvidia.com`.
+
+    >>> is_same_vendor("nvidia.com/gpu", "gpu.nvidia.com")
+    True
+    """
     vendor = resource_name.partition("/")[0]
     return driver == vendor or driver.endswith(f".{vendor}")

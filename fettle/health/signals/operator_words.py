@@ -170,7 +170,13 @@ def _hold(key: str, value: str, node: NodeId) -> Hold:
 
 
 def subject_called(device: str, node: NodeId) -> Subject | None:
-    """The device or unit that is meant, or the node; None if that cannot be read."""
+    """The device or unit that is meant, or the node; None if that cannot be read.
+
+    >>> subject_called("nvidia.com/gpu 3", NodeId("gpu-01"))
+    UnitId(node='gpu-01', resource='nvidia.com/gpu', unit='index:3', others=())
+    >>> subject_called("gpu.nvidia.com/gpu-01/gpu-3", NodeId("gpu-01"))
+    DeviceId(driver='gpu.nvidia.com', pool='gpu-01', device='gpu-3', node='')
+    """
     if not device:
         return node
     resource, _, unit = device.partition(" ")

@@ -65,7 +65,11 @@ def any_of(several: Iterable[str]) -> str:
 
 def names(text: str, name: str, joined: str) -> bool:
     """Whether a text has a name by itself: no letter, digit, `_` or character of `joined` stands
-    beside it. A dot may end a sentence."""
+    beside it. A dot may end a sentence.
+
+    >>> names("GPU-1 is lost.", "GPU-1", joined="-"), names("GPU-10 is lost", "GPU-1", joined="-")
+    (True, False)
+    """
     text = text[:LONGEST]
     at = text.find(name) if name else -1
     while at >= 0:

@@ -55,7 +55,11 @@ _CALL = re.compile(r"([A-Za-z_:][\w:]*)\s*(?=\(|(?i:by|without)\b)")
 
 
 def with_labels(query: str, labels: Mapping[str, Iterable[str]]) -> str:
-    """`$device` and the like replaced by lists of labels."""
+    """`$device` and the like replaced by lists of labels.
+
+    >>> with_labels("sum by ($device) (x)", {"device": ["Hostname", "UUID"]})
+    'sum by (Hostname, UUID) (x)'
+    """
     for name, listed in labels.items():
         query = re.sub(rf"\${name}\b", ", ".join(dict.fromkeys(listed)), query)
     return query
@@ -83,7 +87,11 @@ def calls(plain: str) -> list[str]:
 
 def keeps(query: str, labels: Iterable[str]) -> bool:
     """Whether series with other values of these labels stay apart throughout the query, as far as
-    that can be told. Then the labels of a result say where all of it is from."""
+    that can be told. Then the labels of a result say where all of it is from.
+
+    >>> keeps("sum by (UUID) (rate(x[5m]))", ["UUID"]), keeps("sum(x)", ["UUID"])
+    (True, False)
+    """
     wanted = set(labels)
     if "label_" in query and any(f'"{label}"' in query for label in wanted):
         return False  # label_replace and label_join may write them
@@ -105,7 +113,11 @@ def keeps(query: str, labels: Iterable[str]) -> bool:
 
 def narrowed(query: str, labels: Iterable[str], patterns: Iterable[str]) -> str:
     """The query as if there were only series whose labels are absent, or match a pattern (with `*`
-    and `?`)."""
+    and `?`).
+
+    >>> narrowed("x > 1", ["namespace"], ["ml*"])
+    'x{namespace=~"|ml.*"} > 1'
+    """
     values = json.dumps("|".join(("", *map(_regex, patterns))))
     matchers = ", ".join(f"{label}=~{values}" for label in labels)
     plain = STRINGS.sub(lambda found: "." * len(found[0]), query)
@@ -136,7 +148,11 @@ def some_time_ago(query: str, once: str = "") -> str:
 
 
 def for_all_names(query: str, aliases: Mapping[str, Iterable[str]]) -> str:
-    """The query for each name that its metrics have had, as one query."""
+    """The query for each name that its metrics have had, as one query.
+
+    >>> for_all_names("x > 1", {"x": ["old_x"]})
+    '(x > 1) or (old_x > 1)'
+    """
     used = sorted(metric_names(query) & aliases.keys())
     if not used:
         return query
@@ -184,7 +200,11 @@ def of_devices(
     groups: Iterable[Iterable[str]], device: str, label: str, values: Iterable[str]
 ) -> str:
     """The devices that have a series of each of these groups of names, of those that have one of
-    these values of a label (of all without a label)."""
+    these values of a label (of all without a label).
+
+    >>> of_devices([["a", "b"]], "UUID", "modelName", ["H100"])
+    'group by (UUID) ({__name__=~"a|b", modelName=~"H100"})'
+    """
     only = ""
     if label:
         only = f", {label}=~{json.dumps('|'.join(map(re.escape, sorted(values))))}"

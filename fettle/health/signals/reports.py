@@ -185,7 +185,11 @@ pairs."""
 
 def without_middle(text: str, most: int = TEXT_LIMIT) -> str:
     """As `one_line`, of a text that says its cause at its end, as kubelets' do: what is too long
-    lacks its middle."""
+    lacks its middle.
+
+    >>> without_middle("Allocate failed due to rpc error: no devices left", 33)
+    'Allocate failed … no devices left'
+    """
     if len(text) > _LOOKED_AT:
         text = f"{text[: _LOOKED_AT // 2]} … {text[-_LOOKED_AT // 2 :]}"
     line = " ".join(_CONTROL.sub(" ", text).split())

@@ -132,7 +132,12 @@ def start_evidence(
 
 
 def devices_meant(message: str, given: Collection[Subject]) -> tuple[Subject, ...]:
-    """Of the devices that a pod was given, those that the message names, else all."""
+    """Of the devices that a pod was given, those that the message names, else all.
+
+    >>> one, other = (DeviceId("gpu.nvidia.com", "gpu-01", f"gpu-{n}") for n in (1, 2))
+    >>> devices_meant("cannot prepare gpu-2", [one, other]) == (other,)
+    True
+    """
     named = tuple(one for one in given if any(_names(message, name) for name in _called(one)))
     return named or tuple(given)
 

@@ -89,6 +89,10 @@ def mentions(form: str, reason: str, message: str) -> tuple[XidMention, ...]:
     `form`: ANY_FORM, or a regular expression whose group `xid` (else its last one) is the number,
     and whose group `pci`, if it has one, the address. The message tells more than the reason, which
     is that of the newest finding.
+
+    >>> found = mentions(ANY_FORM, "XIDError", "Xid (PCI:0000:3b:00): 79, GPU has fallen off")
+    >>> [(one.code, one.gpu) for one in found]
+    [('79', 'pci:0000:3b:00.0')]
     """
     told = [*_found(form, message)][-MOST_MENTIONS:]
     for newest in [*_found(form, reason)][-MOST_MENTIONS:]:

@@ -26,6 +26,9 @@ def expected_worst(units: Mapping[float, int], count: int) -> float:
 
     `units` says how many devices have each score. The formula is Σ s_(i) · C(n-i, k-1) / C(n, k)
     over the scores in ascending order. Raises ValueError unless 1 ≤ count ≤ the number of devices.
+
+    >>> expected_worst({0.0: 1, 1.0: 7}, 2)  # one of eight is dead, two are drawn
+    0.75
     """
     n = sum(units.values())
     if not 1 <= count <= n:
@@ -55,7 +58,13 @@ def _none_drawn(marked: int, count: int, n: int) -> float:
 
 
 def value_of_draw(units: Mapping[float, int], count: int, aggregate: Aggregate) -> float:
-    """What `count` devices are worth if nobody chooses them (device plugins)."""
+    """What `count` devices are worth if nobody chooses them (device plugins).
+
+    >>> value_of_draw({0.5: 1, 1.0: 3}, 2, Aggregate.MIN)
+    0.75
+    >>> value_of_draw({0.5: 1, 1.0: 3}, 2, Aggregate.MEAN)
+    0.875
+    """
     if aggregate is Aggregate.MIN:
         return expected_worst(units, count)
     n = sum(units.values())
@@ -63,7 +72,11 @@ def value_of_draw(units: Mapping[float, int], count: int, aggregate: Aggregate) 
 
 
 def value_of_devices(scores: Sequence[float], aggregate: Aggregate) -> float:
-    """What these very devices are worth together (DRA, where the allocator's choice is known)."""
+    """What these very devices are worth together (DRA, where the allocator's choice is known).
+
+    >>> value_of_devices([0.5, 1.0], Aggregate.MIN), value_of_devices([0.5, 1.0], Aggregate.MEAN)
+    (0.5, 0.75)
+    """
     return min(scores) if aggregate is Aggregate.MIN else sum(scores) / len(scores)
 
 
@@ -83,6 +96,11 @@ def host_score(
     `Prefer` reverses the order, down to 1 for a sound node. A node that comes `last` gets 0 all the
     same. So does one whose value is low by such a risk, or by the word of tenants alone:
     `tenant_caused` is that share.
+
+    >>> host_score(1.0, Degraded.ALLOW), host_score(1.0, Degraded.ALLOW, risk=0.125)
+    (10, 8)
+    >>> host_score(0.6, Degraded.PREFER), host_score(1.0, Degraded.PREFER)
+    (5, 1)
     """
     if degraded is not Degraded.PREFER:
         value *= max(0.0, 1.0 - RISK_COSTS * risk)
