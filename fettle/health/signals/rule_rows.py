@@ -111,7 +111,9 @@ class DcgmRow(RuleRow, frozen=True, kw_only=True):
     of one's own may be named by either.
 
     `formerly`: the name that older releases use. `xid`: it only says that there was an XID. If
-    the message does not have that, the condition's row says what it weighs.
+    the message does not have that, the condition's row says what it weighs; so it does for a code
+    without a row. What NVSentinel recommends is the least that a code weighs (`RESTART_BM`: 0.9),
+    except for codes that are no fault of a GPU.
     """
 
     family: Family
@@ -155,9 +157,14 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     - `xid`: how to find all XIDs in reason and message: `any` for every form in which the driver
       and monitors write them, `ErrorCode` for NVSentinel's error codes, or a regular expression
       whose group is the number. With groups `xid` and `pci` it also finds the GPU's address.
-      `kernel log`: the driver's own line only.
-      Without it, lines of the driver's log are still read, beside what the row says, unless its
-      weight is 0.
+      `kernel log`: the driver's own line only (`NVRM: Xid (PCI:0000:c1:00): 79`), which is about
+      that GPU, whatever the status. Without `xid`, such lines are still read, beside what the row
+      says, unless its weight is 0.
+      `any` reads `XID 79`, `Xid: 79`, `xid=79`, `XID-79`, `XID#79`, `xid_79`, `Xid error code 79`,
+      `NvidiaXID79Error`, and several: `Xids: 13, 79`, `XID 31 and 79`, `GPUXid/XID48_XID63`. In
+      others, such as `Xid/79` or `Xid errors: 79` (which may be a count), none is seen. SXIDs (of
+      NVSwitches) are no XIDs. XID 162 ends an earlier 163 of the same GPU. NVSentinel's XID is its
+      `ErrorCode`; without one, what its text calls an XID.
     - `dcgm`: a regular expression whose group is an error code of DCGM, whose row says what it
       weighs. NVSentinel's entries are read without it.
     - `concludes`: whatever XIDs it names, a fault weighs at least what the row weighs. Otherwise
@@ -230,6 +237,11 @@ class TaintRow(RuleRow, frozen=True, kw_only=True):
     - `xid`: its value is an XID, whose row says what it weighs: at least `least` and at most
       `most`.
     - `remark` is said where one of these bounds counts.
+
+    NVIDIA's DRA driver publishes a GPU's last XID as the taint `gpu.nvidia.com/xid`. After v0.5.0
+    its effect says whether the GPU needs recovery, and bounds the weight. Older drivers set
+    `NoSchedule` for most XIDs: with these, let the XID alone decide by a row of your own with
+    `key: gpu.nvidia.com/xid` and `xid: true`.
     """
 
     key: str
