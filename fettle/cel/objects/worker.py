@@ -143,7 +143,7 @@ def _part(expression: str, given: Activation) -> str:
 
 def _kind(value: Any) -> str:
     name = type(value).__name__.removesuffix("Type").lower()
-    return "nothing" if value is None else f"a {name}"
+    return "nothing" if value is None else f"{'an' if name[:1] in 'aeiou' else 'a'} {name}"
 
 
 def _short(error: BaseException) -> str:

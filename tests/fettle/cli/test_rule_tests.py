@@ -182,6 +182,12 @@ def test_why_a_part_of_a_message_cannot_be_told_is_said(folder: Path) -> None:
     ) in ran.stdout
 
 
+def test_what_an_expression_gives_instead_is_said(folder: Path) -> None:
+    ran = tried(folder, TICKET.replace("node: resource.spec.node", "node: '7'"), objects=OPEN)
+    assert ran.returncode == 1
+    assert "t-17: node: it gives an int, not a text or a list of texts\n" in ran.stdout
+
+
 def test_a_row_that_cannot_be_evaluated_on_an_object_says_on_which_and_fails(folder: Path) -> None:
     ran = tried(folder, TICKET, objects=f"{OPEN}---\n{NEW}")
     assert ran.returncode == 1
