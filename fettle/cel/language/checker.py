@@ -27,6 +27,7 @@ from fettle.cel.language.syntax import (
     Select,
     Unsupported,
     children,
+    dotted,
 )
 from fettle.cel.library import regexes, strings, values
 from fettle.cel.library.messages import MESSAGES, NULL_VALUE
@@ -145,21 +146,15 @@ class _Checker:
         return message.type
 
     def select(self, node: Select) -> Type:
-        name = None if node.test else self._qualified(node)
-        if name is not None and (found := self._global(name)) is not None:
+        # It may be the name of a type, if it is not the field of a variable.
+        if (
+            (named := dotted(node)) is not None
+            and named[0].name not in self._scope
+            and (found := self._global(named[1])) is not None
+        ):
             return found
         field = self._field(node.operand, node.field, optional=False)
         return BOOL if node.test else self.types.resolved(field)
-
-    def _qualified(self, node: Expr) -> str | None:
-        """`a.b.c` if it may be the name of a type, and is not the field of a variable."""
-        names: list[str] = []
-        while isinstance(node, Select) and not node.test:
-            names.append(node.field)
-            node = node.operand
-        if not isinstance(node, Ident) or node.name in self._scope:
-            return None
-        return ".".join([node.name.removeprefix("."), *reversed(names)])
 
     def _field(self, operand: Expr, field: str, *, optional: bool) -> Type:
         type_ = self.types.resolved(self.check(operand))
@@ -192,21 +187,11 @@ class _Checker:
         given = [self.check(arg) for arg in node.args]
         if node.target is None:
             return self._resolved(node, node.function.removeprefix("."), given, member=False)
-        name_ = self._namespace(node.target)
-        if name_ is not None and f"{name_}.{node.function}" in FUNCTIONS:
-            node.function, node.target = f"{name_}.{node.function}", None
+        namespace = dotted(node.target)
+        if namespace is not None and f"{namespace[1]}.{node.function}" in FUNCTIONS:
+            node.function, node.target = f"{namespace[1]}.{node.function}", None
             return self._resolved(node, node.function, given, member=False)
         return self._resolved(node, node.function, [self.check(node.target), *given], member=True)
-
-    def _namespace(self, node: Expr) -> str | None:
-        """`a.b` if it may be the namespace of a function."""
-        names: list[str] = []
-        while isinstance(node, Select) and not node.test:
-            names.append(node.field)
-            node = node.operand
-        if not isinstance(node, Ident):
-            return None
-        return ".".join([node.name.removeprefix("."), *reversed(names)])
 
     def _resolved(self, node: Call, name: str, given: list[Type], *, member: bool) -> Type:
         overloads = FUNCTIONS.get(name)

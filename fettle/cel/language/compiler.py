@@ -31,6 +31,7 @@ from fettle.cel.language.syntax import (
     Select,
     Unsupported,
     children,
+    dotted,
 )
 from fettle.cel.library import regexes, semver
 from fettle.cel.library.conversions import FOLDED, type_name
@@ -181,10 +182,12 @@ class _Compiler:
     # Fields and indices
 
     def select(self, node: Select) -> Code:
-        if node.type.name == "type" and (type_ := TYPE_NAMES.get(_dotted(node))) is not None:
-            return _constant(type_)
-        if node.type == INT and _dotted(node) == NULL_VALUE:
-            return _constant(0)
+        named = dotted(node)
+        if named is not None and named[0].slot is None:  # else it is the field of a variable
+            if node.type.name == "type" and (type_ := TYPE_NAMES.get(named[1])) is not None:
+                return _constant(type_)
+            if node.type == INT and named[1] == NULL_VALUE:
+                return _constant(0)
         base, steps = self._steps(node)
         make = interpreter.presence if node.test else interpreter.chain
         return Code(make(base, steps))
@@ -343,17 +346,6 @@ def _weight(node: Expr, seen: dict[int, int]) -> int:
 
 
 _COSTS: dict[type[Expr], int] = {ListOf: 10, MapOf: 30, Construct: 40, Call: 2}
-
-
-def _dotted(node: Expr) -> str:
-    """`a.b.c` if it is not the field of a variable, else ""."""
-    names: list[str] = []
-    while isinstance(node, Select):
-        names.append(node.field)
-        node = node.operand
-    if not isinstance(node, Ident) or node.slot is not None:
-        return ""
-    return ".".join([node.name.removeprefix("."), *names[::-1]])
 
 
 _COMPILE: dict[type[Expr], Callable[[_Compiler, Any], Code]] = {

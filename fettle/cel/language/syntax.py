@@ -134,6 +134,18 @@ def operands(node: Expr, function: str) -> list[Expr]:
     return [node]
 
 
+def dotted(node: Expr) -> tuple[Ident, str] | None:
+    """The name that a chain of fields begins with, and all of it as `a.b.c`; None if it begins with
+    something else, or asks with `has()`."""
+    names: list[str] = []
+    while isinstance(node, Select) and not node.test:
+        names.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return None
+    return node, ".".join([node.name.removeprefix("."), *reversed(names)])
+
+
 def children(node: Expr) -> list[Expr]:
     """The parts directly below a node, as written, each once."""
     match node:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import AttributeRead, split_name
@@ -15,6 +16,20 @@ from fettle.lint.survey.totals import Survey
 
 SurveyedOptions = list[tuple[ManifestOption, Survey]]
 NeededDevices = dict[Selection, tuple[Survey, int]]
+
+
+class _Countable(NamedTuple):
+    """A constraint on an attribute, what it needs, and the nodes that have candidates of each
+    request."""
+
+    field: Field
+    attribute: str
+    needed: NeededDevices
+    nodes: Iterator[str]
+
+    @property
+    def total(self) -> int:
+        return sum(count for _, count in self.needed.values())
 
 
 class UnpublishedAttribute(Rule):
@@ -77,23 +92,18 @@ class NoCommonValue(Rule):
     today = "The pod stays Pending: `cannot allocate all claims`."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
-        for claim in manifest.claims:
-            for constraint, field, attribute in _constrained_attributes(claim, "matchAttribute"):
-                wanted = _surveyed(claim, constraint, cluster)
-                if not wanted or not _all_publish(wanted, attribute):
-                    continue
-                needed = _needed_devices(wanted)
-                for node in _nodes_with_all(wanted):
-                    if _share_a_value(needed, attribute, node):
-                        break
-                    yield None
-                else:
-                    count = sum(count for _, count in needed.values())
-                    yield self.finding(
-                        field,
-                        f"no node has {count} matching devices that share one value of {attribute}",
-                        "ask for fewer devices, or drop the constraint",
-                    )
+        for one in _countable(manifest, "matchAttribute", cluster):
+            for node in one.nodes:
+                if _share_a_value(one.needed, one.attribute, node):
+                    break
+                yield None
+            else:
+                yield self.finding(
+                    one.field,
+                    f"no node has {one.total} matching devices that share one value of "
+                    f"{one.attribute}",
+                    "ask for fewer devices, or drop the constraint",
+                )
 
 
 class TooFewDistinctValues(Rule):
@@ -108,27 +118,21 @@ class TooFewDistinctValues(Rule):
     today = "The pod stays Pending: `cannot allocate all claims`."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
-        for claim in manifest.claims:
-            for constraint, field, attribute in _constrained_attributes(claim, "distinctAttribute"):
-                wanted = _surveyed(claim, constraint, cluster)
-                if not wanted or not _all_publish(wanted, attribute):
-                    continue
-                needed = _needed_devices(wanted)
-                count = sum(count for _, count in needed.values())
-                most = 0
-                for node in _nodes_with_all(wanted):
-                    most = max(most, _count_values(needed, attribute, node))
-                    if most >= count:
-                        break
-                    yield None
-                else:
-                    fewer = f"ask for at most {most}, or " if most else ""
-                    yield self.finding(
-                        field,
-                        f"{count} devices with different values of {attribute} are requested, but "
-                        f"one node has at most {most}",
-                        f"{fewer}drop the constraint",
-                    )
+        for one in _countable(manifest, "distinctAttribute", cluster):
+            most = 0
+            for node in one.nodes:
+                most = max(most, _count_values(one.needed, one.attribute, node))
+                if most >= one.total:
+                    break
+                yield None
+            else:
+                fewer = f"ask for at most {most}, or " if most else ""
+                yield self.finding(
+                    one.field,
+                    f"{one.total} devices with different values of {one.attribute} are requested, "
+                    f"but one node has at most {most}",
+                    f"{fewer}drop the constraint",
+                )
 
 
 class ContradictoryConstraints(Rule):
@@ -190,6 +194,16 @@ def _surveyed(claim: ManifestClaim, constraint: Field, cluster: Cluster) -> Surv
             return None
         wanted.append((option, survey))
     return wanted
+
+
+def _countable(manifest: Manifest, kind: str, cluster: Cluster) -> Iterator[_Countable]:
+    """The constraints of a kind of which nodes can say whether they have the devices for it."""
+    for claim in manifest.claims:
+        for constraint, field, attribute in _constrained_attributes(claim, kind):
+            wanted = _surveyed(claim, constraint, cluster)
+            if wanted and _all_publish(wanted, attribute):
+                needed = _needed_devices(wanted)
+                yield _Countable(field, attribute, needed, _nodes_with_all(wanted))
 
 
 def _all_publish(wanted: SurveyedOptions, attribute: str) -> bool:
