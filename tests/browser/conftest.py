@@ -4,6 +4,7 @@ and a tab to look at it."""
 import os
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ UUID = "GPU-01c3f2aa-9e1d-4a54-b1d4-6a50c1d2e9f7"
 NAMED = f"p{ATTACK}"
 GPU = "nvidia.com/gpu"
 PICTURES = os.environ.get("FETTLE_PICTURES", "")
+
+
+MEMORY = "ErrorCode:DCGM_FR_X GPU-1a2b bad Recommended Action=COMPONENT_RESET;"
 
 
 def lately() -> LastRequests:
@@ -89,7 +93,14 @@ class Shown:
 
     def heal(self, name: str) -> None:
         """What was said of this node is no longer said."""
-        self.fleet.put(kinds.NODE, node(name, rack="r1"))
+        self._say(name, "")
+
+    def hurt(self, name: str) -> None:
+        """A fault is said of this node."""
+        self._say(name, MEMORY)
+
+    def _say(self, name: str, message: str) -> None:
+        self.fleet.put(kinds.NODE, node(name, message, rack="r1"))
         self.fleet.now += 1e6
         self.fleet.look()
         self.publisher.publish(self.fleet.view, self.fleet.changed)
@@ -191,11 +202,23 @@ async def shown() -> AsyncIterator[Shown]:
 @pytest.fixture
 async def large() -> AsyncIterator[Shown]:
     """5000 nodes with 8 GPUs each."""
+    async with _of_nodes(5000) as found:
+        yield found
+
+
+@pytest.fixture
+async def usual() -> AsyncIterator[Shown]:
+    """320 nodes with 8 GPUs each."""
+    async with _of_nodes(320) as found:
+        yield found
+
+
+@asynccontextmanager
+async def _of_nodes(count: int) -> AsyncIterator[Shown]:
     fleet = fleets.Fleet()
     fleet.now = time.time()
-    memory = "ErrorCode:DCGM_FR_X GPU-1a2b bad Recommended Action=COMPONENT_RESET;"
-    for number in range(5000):
-        bad = memory if number % 37 == 0 else ""
+    for number in range(count):
+        bad = MEMORY if number % 37 == 0 else ""
         fleet.put(kinds.NODE, node(f"node-{number:04}", bad, rack=f"r{number // 16:03}"))
     found = Shown(fleet)
     await found.listener.start()

@@ -18,6 +18,7 @@ INK = """(() => { const canvas = document.querySelector('.scroller canvas');
     if (data[i + 3] === 255) found.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
   return [...found]; })()"""
 """The colours on the canvas."""
+SHOWN_WITHIN_S, PAINTED_WITHIN_MS = 0.1, 1000
 UNHEALTHY, HEALTHY = "183,51,11", "169,203,230"
 
 
@@ -306,16 +307,72 @@ async def test_a_change_shows_at_once_since_the_server_says_that_there_is_one(
 ) -> None:
     await opened(tab, shown)
     await tab.until("performance.getEntriesByName('follows').length")
-    took = []
-    for name in ("gpu-05", "gpu-02"):
+    took: list[float] = []
+    for change in (shown.heal, shown.hurt) * 5:
         await tab.value("new Promise((done) => setTimeout(done, 1200))")
         await tab.value(SEEN)
-        shown.heal(name)
+        change("gpu-05")
         published = time.time()
         took.append(await tab.until("window.__seen") / 1000 - published)
+        if took[-1] <= SHOWN_WITHIN_S:
+            break
     print(f"shown {[f'{1000 * one:.0f} ms' for one in took]} after the view")
-    assert min(took) < 0.7  # 30 ms alone on the machine; by polling, a second on average
+    assert min(took) <= SHOWN_WITHIN_S  # 30 ms alone on the machine; by polling, a second
     await is_unharmed(tab)
+
+
+async def test_a_fleet_of_320_nodes_is_painted_within_a_second_and_all_of_it_is_in_sight(
+    usual: Shown, tab: Tab
+) -> None:
+    drawn = []
+    for _ in range(5):  # what others do on the machine slows one of them, not all
+        await opened(tab, usual)
+        drawn.append(await tab.value("performance.getEntriesByName('fleet-drawn')[0].startTime"))
+        if drawn[-1] <= PAINTED_WITHIN_MS:
+            break
+        await tab.go("about:blank")
+    print(f"320 nodes: drawn after {[round(one) for one in drawn]} ms")
+    assert min(drawn) <= PAINTED_WITHIN_MS
+    box = "(({ scrollHeight, clientHeight }) => [scrollHeight, clientHeight])"
+    high, seen = await tab.value(f"{box}(document.querySelector('.scroller'))")
+    assert high <= seen
+    first = "getEntriesByName('first-contentful-paint')[0].startTime"
+    assert await tab.value(f"performance.{first}") <= drawn[-1]
+
+
+async def test_a_small_fleet_is_drawn_large_and_pointing_still_finds_its_cells(
+    shown: Shown, tab: Tab
+) -> None:
+    await opened(tab, shown)
+    run = f"""(() => {{ const canvas = document.querySelector('.scroller canvas');
+      const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      let most = 0, run = 0; for (let i = 0; i < data.length; i += 4) {{
+        run = `${{data[i]}},${{data[i + 1]}},${{data[i + 2]}}` === {UNHEALTHY!r} ? run + 1 : 0;
+        most = Math.max(most, run); }} return most; }})()"""
+    assert 16 <= await tab.value(run) <= 22  # a cell is 11 dots wide where the fleet is large
+
+
+NAMED_ROLES = {
+    *("button", "link", "textbox", "searchbox", "combobox", "checkbox", "image", "img"),
+    *("application", "navigation", "region", "table"),
+}
+
+
+@pytest.mark.parametrize("view", ["fleet", "fleet?table=1", *(path for path, _ in VIEWS.values())])
+async def test_whoever_hears_the_page_hears_a_name_for_all_that_can_be_used(
+    shown: Shown, tab: Tab, view: str
+) -> None:
+    await opened(tab, shown)
+    await tab.value(f"location.hash = '#/{view}'")
+    await tab.until("document.querySelector('main table, main canvas')")
+    tree = (await tab.do("Accessibility.getFullAXTree"))["nodes"]
+    found = [
+        (one["role"]["value"], one.get("name", {}).get("value", ""))
+        for one in tree
+        if not one["ignored"] and one["role"]["value"] in NAMED_ROLES
+    ]
+    assert {"link", "searchbox"} <= {role for role, _ in found}
+    assert [role for role, name in found if not name.strip()] == []
 
 
 async def test_the_dark_scheme_has_its_own_colours(shown: Shown, tab: Tab) -> None:

@@ -45,7 +45,7 @@ function together(marks, x) {
 }
 
 export function bar(share) {
-  return s("svg", { class: "bar-of", viewBox: "0 0 220 14", "aria-hidden": true }, s("rect", { x: 0, y: 1, height: 12, width: Math.max(2, 220 * share) }));
+  return s("svg", { class: "bar-of", viewBox: "0 0 220 14", role: "presentation", "aria-hidden": "true" }, s("rect", { x: 0, y: 1, height: 12, width: Math.max(2, 220 * share) }));
 }
 
 /** Two bars a day, as wide for one day as for many, each with its number; the table below has the same. */

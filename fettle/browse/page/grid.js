@@ -3,6 +3,8 @@
 import { STATES, inWords } from "/page/model.js";
 
 const CELL = 13, INSET = 1, GAP = 4, LETTER = 6.7, LONGEST_NAME = 17, SPACE = 12, ROW = 15, HEAD = 24, MOST_IN_LINE = 16;
+/** How large all is drawn: the first at which the whole fleet is in sight, or else as it is. */
+const ZOOMS = [1.75, 1.5, 1.25, 1.1, 1, 0.9], MOST_TO_FIT = 600;
 const FONT = "11px ui-monospace, monospace", SMALL = "600 9px system-ui, sans-serif", BOLD = "600 12px system-ui, sans-serif";
 
 export class Grid {
@@ -14,6 +16,7 @@ export class Grid {
     this.cell = -1;
     this.tiles = new Map();
     this.frame = 0;
+    this.zoom = 1;
     scroller.addEventListener("scroll", () => this.later(), { passive: true });
     canvas.addEventListener("mousemove", (event) => this.hover(event));
     canvas.addEventListener("mouseleave", () => this.hint(null));
@@ -33,10 +36,17 @@ export class Grid {
     this.later();
   }
 
-  /** Rows of nodes, as many beside each other as there is room for. */
   arrange() {
     if (!this.nodes) return;
-    const width = this.scroller.clientWidth;
+    const { clientWidth, clientHeight } = this.scroller;
+    const fits = (zoom) => this.layOut(clientWidth / zoom) * zoom <= clientHeight;
+    this.zoom = (this.nodes.length <= MOST_TO_FIT && ZOOMS.find(fits)) || 1;
+    this.spacer.style.height = `${Math.max(this.layOut(clientWidth / this.zoom), 1) * this.zoom}px`;
+    this.cursor = Math.min(this.cursor, this.entries.length - 1);
+  }
+
+  /** Rows of nodes, as many beside each other as there is room for; how high they are together. */
+  layOut(width) {
     const longest = this.nodes.reduce((most, node) => Math.max(most, node.cells.length), 1);
     const line = Math.min(longest, MOST_IN_LINE);
     const kinds = this.nodes.reduce((most, node) => Math.max(most, node.kinds.length), 1);
@@ -65,8 +75,7 @@ export class Grid {
         y += item.height;
       }
     }
-    this.spacer.style.height = `${Math.max(y + 4, 1)}px`;
-    this.cursor = Math.min(this.cursor, this.entries.length - 1);
+    return y + 4;
   }
 
   later() {
@@ -84,14 +93,14 @@ export class Grid {
   }
 
   draw() {
-    const scale = devicePixelRatio || 1, width = this.scroller.clientWidth, height = this.scroller.clientHeight;
-    if (!width || !height || !this.nodes) return;
-    const canvas = this.canvas, top = this.scroller.scrollTop;
-    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-      canvas.width = Math.round(width * scale);
-      canvas.height = Math.round(height * scale);
-      canvas.style.width = `${width}px`;
-      canvas.style.height = `${height}px`;
+    const dots = devicePixelRatio || 1, scale = dots * this.zoom, wide = this.scroller.clientWidth, high = this.scroller.clientHeight;
+    if (!wide || !high || !this.nodes) return;
+    const canvas = this.canvas, top = this.scroller.scrollTop / this.zoom, width = wide / this.zoom, height = high / this.zoom;
+    if (canvas.width !== Math.round(wide * dots) || canvas.height !== Math.round(high * dots)) {
+      canvas.width = Math.round(wide * dots);
+      canvas.height = Math.round(high * dots);
+      canvas.style.width = `${wide}px`;
+      canvas.style.height = `${high}px`;
     }
     if (this.scale !== scale) { this.tiles.clear(); this.scale = scale; }
     const style = getComputedStyle(document.documentElement);
@@ -156,7 +165,7 @@ export class Grid {
 
   at(event) {
     const box = this.canvas.getBoundingClientRect();
-    const x = event.clientX - box.left, y = event.clientY - box.top + this.scroller.scrollTop;
+    const x = (event.clientX - box.left) / this.zoom, y = (event.clientY - box.top + this.scroller.scrollTop) / this.zoom;
     const item = this.items[this.first(y)];
     if (!item || !item.row || y < item.y) return null;
     const column = Math.floor((x - 6) / this.entryWidth), node = item.row[column];
@@ -204,7 +213,7 @@ export class Grid {
   }
 
   intoSight() {
-    const entry = this.entries[this.cursor], { y, height } = entry.item, view = this.scroller;
+    const entry = this.entries[this.cursor], view = this.scroller, y = entry.item.y * this.zoom, height = entry.item.height * this.zoom;
     if (y < view.scrollTop) view.scrollTop = y - HEAD;
     else if (y + height > view.scrollTop + view.clientHeight) view.scrollTop = y + height - view.clientHeight + 4;
     this.say(inWords(entry.node, entry.node.cells[this.cell]));
@@ -215,9 +224,9 @@ export class Grid {
 /** Colour and letter for the state, stripes if held, a ring if in use. */
 export function drawTile(cell, colour, scale) {
   const tile = document.createElement("canvas");
-  tile.width = tile.height = CELL * scale;
+  tile.width = tile.height = Math.round(CELL * scale);
   const context = tile.getContext("2d"), size = CELL - 2 * INSET;
-  context.scale(scale, scale);
+  context.scale(tile.width / CELL, tile.width / CELL);
   context.fillStyle = colour(`--${cell.letter}`);
   context.fillRect(INSET, INSET, size, size);
   if (cell.held) {
@@ -229,6 +238,7 @@ export function drawTile(cell, colour, scale) {
     context.lineWidth = 1.4;
     for (let i = -CELL; i < CELL; i += 4) { context.beginPath(); context.moveTo(i, CELL); context.lineTo(i + CELL, 0); context.stroke(); }
     context.restore();
+    context.fillRect(3, 2.5, CELL - 6, CELL - 5);  // so that the letter can be read
   }
   if (cell.letter === "M") {
     context.setLineDash([2, 2]);

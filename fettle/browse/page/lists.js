@@ -87,9 +87,9 @@ export function report(path, query, page) {
     table("Pods for which nodes were refused (enforce), or would have been. `fettle explain reason CODE` says what a reason means.", [["Policy", "name"], "Mode", ["Reason", "name"], ["Pods", "number"], ["Nodes", "number"], "What became of them"],
       told.keptAway.map((row) => [row.policy, row.mode, row.reason, row.pods, row.nodes, Object.entries(row.became).map(([word, n]) => `${n} ${word}`).join(", ")]), "No node was refused for any pod."),
     ...[["On what Fettle refuses", told.landedOnRefused, "No pod was bound to what Fettle refuses."], ["Wrong: ran well on what Fettle refuses", told.wrong.ranWell, "None."], ["Wrong: failed where Fettle refused nothing", told.wrong.failedUnseen, "None."]]
-      .map(([title, rows, none]) => [h("h3", {}, title), table("", [["Time", "short"], ["Pod", "name"], ["Policy", "name"], "Mode", ["Node", "name"], ["Device-hours", "number"], "Why", "Now"], rows.map((row) => [
+      .map(([title, rows, none]) => [h("h3", {}, title), table(counted(rows.length, "pod"), [["Time", "short"], ["Pod", "name"], ["Policy", "name"], "Mode", ["Node", "name"], ["Device-hours", "number"], "Why", "Now"], rows.map((row) => [
         when(row.at), row.pod, row.policy, row.mode, link(row.node, "node", row.node), row.deviceHours, row.why || row.reasons.join(", "), row.end ? `${row.became}: ${row.end}` : row.became]), none)]),
     h("h3", {}, "Refused everywhere"),
-    table("", [["Time", "short"], ["Pod", "name"], ["Policy", "name"], "Mode", ["Waited", "short"], "Why", "Now"], told.waiting.map((row) => [when(row.at), row.pod, row.policy, row.mode, (row.until ? "" : "at least ") + duration(row.seconds), row.why, row.became]), "No pod was refused everywhere."),
+    table(counted(told.waiting.length, "pod"), [["Time", "short"], ["Pod", "name"], ["Policy", "name"], "Mode", ["Waited", "short"], "Why", "Now"], told.waiting.map((row) => [when(row.at), row.pod, row.policy, row.mode, (row.until ? "" : "at least ") + duration(row.seconds), row.why, row.became]), "No pod was refused everywhere."),
   ]);
 }

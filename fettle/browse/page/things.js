@@ -38,7 +38,7 @@ const state = (word) => h("span", { class: `state ${LETTERS[word] || ""}` }, wor
 
 function evidence(rows) {
   return table("What is held against it, the heaviest first. A weight of 1 makes it worthless.", [["Weight", "number"], "What", ["Source", "name"], ["Reported by", "name"], ["When", "short"], ["Halves every", "short"]], rows.map((one) => [
-    one.weight, one.text, one.source, one.reporter, ago(one.observedAt), one.halfLifeSeconds ? `${Math.round(one.halfLifeSeconds / 60)} min` : "",
+    Math.round(100 * one.weight) / 100, one.text, one.source, one.reporter, ago(one.observedAt), one.halfLifeSeconds ? `${Math.round(one.halfLifeSeconds / 60)} min` : "",
   ]), "Nothing is held against it.");
 }
 
@@ -131,12 +131,13 @@ export const pod = (path, query, page) => askedFor(page, "/explain", { pod: path
   const word = (one) => (one.fits ? "fits" : !one.allowed ? "refused" : one.rejected.length ? "no fit" : "undecided");
   answers.sort((a, b) => b[1].fits - a[1].fits || b[1].allowed - a[1].allowed || (b[1].score || 0) - (a[1].score || 0) || (b[1].value || 0) - (a[1].value || 0) || (a[0] < b[0] ? -1 : 1));
   const rows = answers.slice(0, MOST_NODES).map(([name, one]) => [link(name, "node", name), word(one), one.fits ? one.score : "", gravest(one)]);
+  const notes = told.notes.filter((note) => !told.answer || !told.answer.text.includes(note));
   return [
     h("h2", {}, `Pod ${told.pod}`),
     h("p", { class: "again" }, told.answer ? told.answer.text : `${told.pod} needs no devices: every node is allowed`),
     facts(["Policy", `${told.policy.name} (${told.policy.origin})`], ["Mode", `${told.policy.mode} (${told.policy.modeOrigin})`], ["Node", told.placed ? link(told.placed.node, "node", told.placed.node) : ""],
       ["At risk", told.placed && told.placed.worst], ["Owner", told.placed && told.placed.owner ? `${told.placed.owner.kind} ${told.placed.owner.name}` : ""]),
-    told.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, told.notes.map((note) => h("li", {}, note)))] : null,
+    notes.length ? [h("h3", {}, "Notes"), h("ul", {}, notes.map((note) => h("li", {}, note)))] : null,
     PARTS_OF_POD.map((part) => part(told, page)),
     h("h3", {}, "Nodes"),
     table(answers.length > MOST_NODES ? `The first ${MOST_NODES} of ${answers.length}, the best first. ${SCORES}` : `The best first. ${SCORES}`, [["Node", "name"], ["Answer", "short"], ["Score", "number"], "Reason"], rows, told.demand ? "No node was judged." : "The pod requests no devices."),
