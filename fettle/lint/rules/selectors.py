@@ -284,7 +284,7 @@ def _never_matches(abort: Abort, written: _Written, cluster: Cluster) -> bool:
     """Whether an expression that fails would match no device that the driver may come to have.
 
     It matches none without what it needs. And it matches none of other values, if it fails on all
-    devices over their types, and has no part that could do without.
+    devices over their types, and has no alternatives nor a part that could do without.
     """
     if not (driver := written.driver) or written.survey is None or cluster.catalogue is None:
         return False
@@ -293,11 +293,17 @@ def _never_matches(abort: Abort, written: _Written, cluster: Cluster) -> bool:
         return True
     if _NO_OVERLOAD not in abort.reason or written.survey.missed:
         return False
+    if any(mark in "".join(abort.expression.split()) for mark in _ALTERNATIVES):
+        return False  # what fails may not count, if another part holds for other values
     reads, kinds = cluster.reads(abort.expression), cluster.catalogue.kinds
     return bool(needed) and all(
         read in needed and (read.field == "capacity" or len(kinds(read.domain, read.name)) == 1)
         for read in reads
     )
+
+
+_ALTERNATIVES = ("||", "?", "!(", "exists")
+"""What is in an expression that may hold though a part of it fails."""
 
 
 def _fix_for(abort: Abort, cluster: Cluster) -> str:

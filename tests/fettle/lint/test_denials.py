@@ -135,3 +135,21 @@ async def test_no_growth_makes_possible_what_is_denied_of_any_selectors(
         wanted = claim(exactly(selectors=selectors, count=2), constraints=constraints)
     if await denying(wanted, FLEET, Drivers()):
         assert not allocatable(wanted, grown(wanted, FLEET, GROWTHS, {}).objects)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        '{0} > "NVIDIA H100" || {0} > 3',
+        '{0} > 3 || {0} > "NVIDIA H100"',
+        '!({0} <= "NVIDIA H100" && {0} <= 3)',
+    ],
+)
+async def test_what_fails_of_a_selector_denies_nothing_if_another_part_may_hold(
+    selector: str,
+) -> None:
+    product = f'device.attributes["{GPU}"].productName'
+    made = selector.replace("{0}", product)
+    wanted = api.device_class("c", selectors=[OF_DRIVER, made])
+    assert await denying(wanted, FLEET, Drivers()) == set()
+    assert allocatable(wanted, grown(wanted, FLEET, GROWTHS, {}).objects)
