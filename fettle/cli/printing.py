@@ -23,7 +23,7 @@ from fettle.cli.tables import (
     shown_age,
     shown_time,
 )
-from fettle.explain import LOWERED, SUSPECTED, near
+from fettle.explain import LOWERED, SUSPECTED
 from fettle.model import FettleError
 
 AT_RISK = 3
@@ -75,6 +75,8 @@ def check_driver(server: str, driver: str) -> None:
     except FettleError:
         return
     if known and driver not in known:
+        from fettle.explain import near  # late: it is beside what looks at views
+
         are = f"there are: {', '.join(sorted(known)[:MOST_LISTED])}"
         raise click.BadParameter(
             f"there are no devices of {driver[:80]!r}{near(driver, known)}; {are}",
