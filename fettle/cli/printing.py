@@ -263,8 +263,8 @@ def _print_status(data: dict[str, Any], server: str) -> None:
         out.print(f"[yellow]{escape(typed(f'{said} (`fettle devices` names the nodes)'))}[/]")
     pods = data["pods"]
     out.print(
-        f"pods with devices: {pods['placed']} have a node, {pods['atRisk']} of them at risk; "
-        f"{pods['waiting']} wait for one"
+        f"pods with devices: {pods['placed']} with a node, {pods['atRisk']} of them at risk; "
+        f"{pods['waiting']} without one"
     )
     if number := data["quarantined"]:
         how = typed("`fettle devices` names them")

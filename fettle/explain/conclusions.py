@@ -345,9 +345,9 @@ def _fits(told: Mapping[str, Any]) -> str:
 def _counted(causes: list[dict[str, Any]]) -> str:
     if len(causes) == 1:
         return str(causes[0]["words"])
-    said = [f"{one['nodes']} {one['words']}" for one in causes[:MOST_NAMED]]
+    said = [f"{one['words']}: {one['nodes']}" for one in causes[:MOST_NAMED]]
     left = sum(one["nodes"] for one in causes[MOST_NAMED:])
-    return ", ".join([*said, *([f"{left} for other reasons"] if left else [])])
+    return ", ".join([*said, *([f"other reasons: {left}"] if left else [])])
 
 
 def excluded_by(exclusions: Iterable[Mapping[str, Any]]) -> str:

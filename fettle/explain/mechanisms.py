@@ -65,9 +65,13 @@ def _second_scheduler(
 ) -> Mechanism:
     seen = Counter(pod.scheduler_name for pod in _pausing(view.pods.values()))
     others = sorted({*schedulers} - {DEFAULT_SCHEDULER})
-    using = [f"{seen[name]} pods with devices by {_cut(name)}" for name in others if seen[name]]
+    using = [f"{_pods(seen[name])} with devices by {_cut(name)}" for name in others if seen[name]]
     by = _naming(name for name, one in placements.items() if one.scheduler is not None)
     return Mechanism("second scheduler", bool(using), "; ".join([*_first(using), by]))
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod{'' if number == 1 else 's'}"
 
 
 def _affinity(view: View, placements: dict[str, Placement]) -> Mechanism:

@@ -175,4 +175,5 @@ class FailedDevices:
                 asked = "what PodDisruptionBudgets would allow is not known"
                 yield f"{asked}: {self._dry.unasked} ({EVICTIONS})"
         if over_share:
-            yield f"evicted later, by deviceFailures.maxShare: {over_share} pods"
+            pods = "pod" if over_share == 1 else "pods"
+            yield f"evicted later, by deviceFailures.maxShare: {over_share} {pods}"

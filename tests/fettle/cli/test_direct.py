@@ -213,7 +213,7 @@ async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Read
         "nvidia.com/gpu: 16, of these 8 Unhealthy",
         "2 nvidia.com/gpu missing on 1 node, 0 lost; of 2 it is not known for how long "
         f"(`fettle devices --kubeconfig {reader.kubeconfig}` names the nodes)",
-        "pods with devices: 2 have a node, 1 of them at risk; 1 wait for one",
+        "pods with devices: 2 with a node, 1 of them at risk; 1 without one",
         "extender: not known; this process answers no scheduler: ask an extender",
         "second scheduler: does nothing here; no policy asks for it",
         "affinity: does nothing here; 0 of 3 nodes with devices have Fettle's labels; no policy "

@@ -52,6 +52,14 @@ async def test_the_answer_says_how_many_fit_which_are_best_and_why_the_rest_do_n
     assert (answer["fit"], answer["best"], answer["next"]) == (2, ["a", "b"], "")
 
 
+async def test_the_answer_counts_each_cause_beside_its_words() -> None:
+    ill = [b.node(name, gpus=8, own=b.health(0.1)) for name in ("ill", "dead")]
+    held = b.node("held", gpus=8, own=b.health(0.0, held=True))
+    answer = await answered(b.node("a", gpus=8), *ill, held)
+    words = [one["words"] for one in answer["causes"]]
+    assert answer["text"].endswith(f"; 3 refused ({words[0]}: 2, {words[1]}: 1)")
+
+
 async def test_where_no_node_fits_the_answer_says_who_must_do_what() -> None:
     answer = await answered(b.node("ill", gpus=8, own=b.health(0.1)))
     assert "fits none of 1 node; 1 refused (node Unhealthy)" in answer["text"]

@@ -47,7 +47,7 @@ def test_a_second_scheduler_acts_once_pods_name_it() -> None:
     assert (before.acts, before.text) == (False, "asked for by own")
     after = told(None, naming, pods={"ml/a": pod("a", "fettle-scheduler")})["second scheduler"]
     assert after.acts
-    assert after.text == "1 pods with devices by fettle-scheduler; asked for by own"
+    assert after.text == "1 pod with devices by fettle-scheduler; asked for by own"
 
 
 def test_affinity_needs_a_policy_and_labels() -> None:

@@ -155,7 +155,7 @@ async def test_one_pod_of_a_small_pool_ends_at_a_time(fleet: Fleet) -> None:
     free = [msgspec.structs.replace(FREE, name=name) for name in ("c", "d")]
     await fleet.look(*bad, *free, pods=(on("on-a", "a"), on("on-b", "b")), looks=4)
     (first,) = fleet.evicted()
-    assert "evicted later, by deviceFailures.maxShare: 1 pods" in str(fleet.steward.notes())
+    assert "evicted later, by deviceFailures.maxShare: 1 pod" in str(fleet.steward.notes())
     fleet.api.remove("pods", f"default/{first}")
     await fleet.look_until(lambda: len(fleet.evicted()) == 2)
 

@@ -61,7 +61,7 @@ async def test_a_dry_run_keeps_to_the_share_of_pods_that_would_be_ending(
     fleet.led(dry_run=True)
     await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS, looks=4)
     assert len(would_evict(fleet)) == 1
-    assert "evicted later, by deviceFailures.maxShare: 1 pods" in str(fleet.steward.notes())
+    assert "evicted later, by deviceFailures.maxShare: 1 pod" in str(fleet.steward.notes())
     fleet.each_look_s = ENDS_WITHIN_S + 1
     await fleet.look_until(lambda: would_evict(fleet) == ["default/on-a", "default/on-b"])
     assert fleet.evicted() == []
