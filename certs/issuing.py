@@ -27,8 +27,10 @@ LEAF_S = 7 * DAY_S
 CLOCK_SKEW_S = 3600.0
 """A certificate is valid from an hour before it is created: other machines' clocks may be slow."""
 RENEW_AT_SHARE = 2 / 3
+"""Of the lifetime: a third of it is left for trying again."""
 
 _COMMON_NAME_LENGTH = 64
+"""`ub-common-name` of RFC 5280."""
 
 
 class Usage(Enum):

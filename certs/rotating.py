@@ -22,6 +22,7 @@ from fettle.pacing import keep
 POLL_S = 30.0
 """Shorter than `authority.PUBLISH_S`: each replica has the next bundle before it must be in use."""
 _ATTEMPTS = 5
+"""Each fails only if another replica wrote meanwhile."""
 _HOUR_S = 3600.0
 
 _log = Logger("fettle.certs")

@@ -30,6 +30,7 @@ COUNT_EVERY_S = 60.0
 FORGET_S = 360.0
 """A series ends when the Event was not repeated for so long; the next one is new."""
 _LONGEST_NOTE = 1024
+"""The API server refuses a longer one."""
 _LONGEST_NAME = 253
 
 _LOG = Logger(__name__)

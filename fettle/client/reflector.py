@@ -55,6 +55,7 @@ from fettle.model import (
 from fettle.pacing import Backoff, run_within
 
 PAGE = 500
+"""As client-go asks for (`defaultPageSize` of its pager)."""
 GATHER_S = 0.05
 """How long a watch is left unread after something came: to wake up for an event costs several times
 what reading it costs."""

@@ -245,7 +245,10 @@ EMPTY = View(
 )
 
 _REMEMBERED = 256
+"""Views whose changes are kept. Who comes with an older one looks at all nodes."""
 _FORMER_S = 1.0
+"""For whoever asks what nodes were a moment ago, as the scheduler may still see them
+(`extender/freshness.py`)."""
 
 
 class Publisher:

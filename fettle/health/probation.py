@@ -15,6 +15,7 @@ RECORD_S, APART_S = 28 * 86_400.0, 86_400.0
 GRAVE = 0.7
 """What weighs more makes a device Unhealthy."""
 MOST_FAULTS = 8
+"""The cap of the row `record` is reached before that. How many there were is for people."""
 _OF_OTHERS = frozenset((Family.NODE, Family.OPERATOR))
 """Reboots and restarts of the node, and holds, say nothing of how good a device is."""
 

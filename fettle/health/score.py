@@ -27,6 +27,7 @@ from fettle.model import (
 )
 
 DIGITS = 4
+"""Scores are rounded, so that an error of floating point is no change that is published."""
 
 
 def corroborate(weighed: Iterable[Weighed]) -> list[Weighed]:

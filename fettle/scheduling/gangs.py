@@ -22,6 +22,7 @@ VOLCANO_GROUP = "podgroup-{}"
 ANSWERED_S = 1.0
 """How long a member counts as placed after Fettle's answer, before that is seen."""
 MOST_GROUPS = 1000
+"""Any pod may name a group of its own, so the ones asked about longest ago are forgotten."""
 APART = ("ReplicaSet", "ReplicationController", "DaemonSet")
 """Controllers whose pods do not wait for each other."""
 

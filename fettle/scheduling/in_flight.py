@@ -27,6 +27,7 @@ SECONDS = 1.0
 STEPS = (0, 1, 2, 4, 8)
 """Counts are rounded up to one of these, at most the last."""
 MOST_GROUPS = 1000
+"""PodGroups of which it is kept what they were given. Any pod may name one."""
 
 _Needs = frozenset[tuple[Claim, int]]
 """Claims without names, each with its count."""

@@ -22,6 +22,7 @@ from fettle.scheduling.in_flight import STEPS
 from fettle.scheduling.tables import FEW, Table
 
 MAX_TABLES = 512
+"""Tenants make demands as they like, by annotations and claims. The oldest table goes first."""
 MAX_VERDICTS = 500_000
 """In all tables together, at about 350 bytes each."""
 SHARED = 2

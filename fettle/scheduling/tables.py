@@ -36,7 +36,7 @@ from fettle.scheduling.judge.requirements import Requirements
 from fettle.scheduling.judge.scores import HIGHEST_SCORE, host_score
 from fettle.scheduling.judge.verdicts import Verdict, judge
 
-MAX_FINGERPRINTS = 4096
+MAX_FINGERPRINTS = 4096  # with more kinds of node, all are judged anew now and then
 DEMAND_SECONDS = 1.0
 """After this much work on one demand its further searches are kept short, until it has rested."""
 REST = 0.2

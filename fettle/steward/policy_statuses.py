@@ -28,6 +28,7 @@ WRITES_PER_S = 10.0
 MOST_TOLD = 8
 """Of what is wrong with a policy."""
 LONGEST_READ_BY = 64
+"""`maxLength` of the field in deploy/crds/."""
 ALL_READ = "AllOfIt"
 PARTLY_READ = "InPart"
 UNREADABLE = "Unreadable"

@@ -16,6 +16,8 @@ from webhook.mutate.injection import Injection, Record
 
 MAX_TOLERATIONS = 16
 MAX_ALTERNATIVES = 8
+"""Of one request: `DeviceTolerationsMaxLength` and `FirstAvailableDeviceRequestMaxSize` of
+resource.k8s.io/v1. With more, the API server would refuse the claim."""
 SOUND, DEGRADED = "sound", "degraded"
 CLAIM_SPECS = {kind: path for kind, (path,) in workload_kinds.CLAIM_SPECS.items()}
 """Where each kind, by API group and name, keeps the spec of a claim."""

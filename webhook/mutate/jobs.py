@@ -17,6 +17,7 @@ from webhook.mutate.injection import Injection
 from webhook.patches import fields_matching
 
 DEFAULT_BACKOFF_LIMIT = 6
+"""What a Job has that says nothing."""
 REFUSALS_LEFT = 6
 """How many refusals by kubelets an injected backoffLimit leaves room for."""
 DEFAULT_REPLACEMENT = "TerminatingOrFailed"

@@ -151,6 +151,7 @@ def _code_point(match: re.Match[str]) -> int | None:
 # The grammar
 
 MAX_NESTING = 250
+"""cel-go's own limit (`maxRecursionDepth`): what is deeper is no CEL for the API server either."""
 _RESERVED = frozenset(
     ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in")
 ) | frozenset(

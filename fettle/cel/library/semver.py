@@ -30,6 +30,7 @@ _VERSION = re.compile(
     r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
 _MAX = 2**64 - 1
+"""blang/semver, which Kubernetes uses, keeps the numbers as uint64."""
 _MAX_DIGITS = 20
 
 

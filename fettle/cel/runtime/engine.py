@@ -138,6 +138,7 @@ class Work:
 
 
 MAX_EXPRESSION = 10 * 1024
+"""`CELSelectorExpressionMaxLength` of resource.k8s.io: the API server stores no longer one."""
 _TOO_LONG = undecided("it is longer than 10 KiB")
 
 _MOST_INSPECTED = 16

@@ -40,8 +40,12 @@ from fettle.pacing import keep, part, pause, run_within
 _LOG = Logger(__name__)
 
 TICK_S = 1.0
+"""How often time alone changes something: evidence fades, holds and waits end."""
 PUBLISH_EVERY_S = 0.05
+"""A burst of events makes one view. An answer that needs the newest makes one at once (decision
+0028)."""
 _LOG_CUT_EVERY_S = 60.0
+"""Of each kind: whoever writes a long object may write it often."""
 MAX_WAITING = 64
 """Batches of changes that feeds may be ahead of the writer."""
 

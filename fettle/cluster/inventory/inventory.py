@@ -124,6 +124,7 @@ class Inventory:
             part("fading", self._fade),
             part("missing devices", self._nodes.mark_expecting_dirty),
         ]
+        # In this order: records of nodes are judged last, by all that the others changed.
         self._refreshing = [
             part("changed rules", self._read_rules),
             part("refused pods", self._report_refusals),

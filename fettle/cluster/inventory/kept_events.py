@@ -27,6 +27,7 @@ EARLY_BYTES_OF_ONE = 128 * 1024
 _OVERHEAD = 800
 """Bytes of an entry besides its text, and its key."""
 LONGEST_KEY = 2 * 253 + 1
+"""A namespace, a slash, a name."""
 
 
 class NodeEvents:

@@ -25,6 +25,7 @@ _SAME: Any = object()
 MOST_INHERITED = 20_000
 """Controllers of which it is kept what their pods inherit."""
 _LEAST = 64
+"""So many changes never cost a copy of everything, however small the store is."""
 _SHARE = 32
 """The upper layer holds at most this fraction (one in so many) of all entries, so copying it is
 cheap, and copying everything is rare."""

@@ -162,6 +162,7 @@ def place_units(
             absent += (unit,)
             continue
         by_all_names = gpu._replace(others=names[1:])
+        # Units of one GPU with the same names need one search.
         if (found := placed.get(by_all_names)) is None:
             found = placed[by_all_names] = _devices(by_all_names, published)
         for id_ in found:
@@ -169,6 +170,7 @@ def place_units(
         homes[gpu] = candidate_resources(resource, resources)
         if homes[gpu] or found:
             continue
+        # What cannot be placed counts for the whole node, unless the GPU is surely gone.
         if _is_absent(by_all_names, published):
             absent += (unit,)
         else:

@@ -105,6 +105,7 @@ def of_conditions(
         for condition, row in conditions
         if row.format == "nvsentinel" and _is_faulty(condition, row)
     }
+    # Names that one condition gives a GPU hold for the entries of all others.
     known = nvsentinel.names(e for message in messages.values() for e in message.entries)
     reader = _ConditionReader(node, rules, now, known)
     kubelet = _kubelet(node)
@@ -116,6 +117,7 @@ def of_conditions(
     for condition, row in conditions:
         pause()
         if _is_faulty(condition, row) and _is_from_before(condition, row, node):
+            # The reboot was the all-clear: nobody will withdraw the condition.
             settled.add(_source(condition))
             continue
         silent_s = _silent_s(condition, row, kubelet, now)
@@ -137,6 +139,7 @@ def of_conditions(
                 renewed[_source(condition)] = (
                     0.0 if _was_away_since(kubelet, at + _MONITOR_BEFORE_READY_S) else at
                 )
+            # A text that was cut off may leave out devices, so it is no all-clear for them.
             if not (_is_cut(condition, row) if message is None else message.cut_off):
                 settled.add(_source(condition))
     unknown += (reader.silence(renewed_at, those) for renewed_at, those in _together(silent))

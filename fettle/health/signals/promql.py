@@ -12,9 +12,12 @@ from functools import partial
 from itertools import product
 
 PEERS_AT_LEAST = 5
+"""Among fewer, one or two that are odd move the median to themselves."""
 LEAST_EFFECT = 0.1
 """A device that differs less than this from the median of its peers is like them."""
 LEAST_Z = 3.5
+"""The bound of Iglewicz and Hoaglin for a modified z-score: 0.6745 times the distance from the
+median, by the median absolute deviation."""
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'" r"|`[^`]*`")
 _BESIDE = (
     r"\[[^\[\]]*\]|(?i:\b(?:by|without|on|ignoring|group_left|group_right))\s*\([^()]*\)"

@@ -185,6 +185,7 @@ def combine(
         risk=1.0 - prod(1.0 - part.risk for part in parts),
         last=last,
     )
+    # What comes last must stay last: no bonus lifts it over a node that simply fits.
     leftovers = [] if last else [p.leftover for p in parts if p.leftover is not None]
     if leftovers:
         score += LEFTOVER_BONUS
@@ -193,6 +194,7 @@ def combine(
         health.shown_state in BAD_STATES for health in counted
     )
     canaries = [p.canary for p in parts if p.canary is not None]
+    # What fails there must not be able to fail for another reason than the new driver.
     if last or last_choices or may_be_bad:
         canaries = []
     if canaries:

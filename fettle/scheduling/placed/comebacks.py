@@ -32,6 +32,7 @@ LATELY_S = 900.0
 minutes before it tries again."""
 MOST_OWNERS = 2000
 MOST_COUNTED = 1000
+"""A controller may make pods without end, and a tenant controllers."""
 _SHAPE = "TopologyAffinityError"
 """The reason of a refusal that devices in use can cause too, but not on an idle node."""
 

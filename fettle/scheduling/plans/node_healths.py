@@ -147,7 +147,7 @@ def node_health(
     tiers = {Tier.HEALTHY}
     for one in _devices(node):
         total[one.pool] += one.number
-        if one.health is SOUND:
+        if one.health is SOUND:  # all devices share it of which nobody says anything: most
             continue
         said = _without_words(one.health, accepted) if of_hardware else one.health
         if said.state is not State.HEALTHY:
@@ -182,6 +182,7 @@ def node_health(
     since_any, since_every = _unhealthy_since(bad, total)
     worst = bad[0].health.state
     acted_on_since = _unhealthy_since(acted_on, total)
+    # One bad device makes a node Degraded at most: pods may use the others.
     proven = min(_worst(tiers), Tier.DEGRADED, key=_ORDER.index)
     if acted_on_since[1] < inf:
         proven = Tier.UNHEALTHY
