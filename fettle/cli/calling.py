@@ -8,6 +8,7 @@ import http.client
 import ipaddress
 import json
 import socket
+import ssl
 import sys
 import threading
 import urllib.error
@@ -19,6 +20,7 @@ from typing import Any
 
 import click
 
+from fettle import __version__
 from fettle.cli import tokens
 from fettle.cli.sources import typed
 from fettle.model import FettleError
@@ -58,6 +60,10 @@ class Answered(FettleError):
         self.text = text
 
 
+class Untrusted(FettleError):
+    """The server's certificate is from nobody whom we trust."""
+
+
 def call(url: str, body: Any = None, *, token: str = "", seconds: float = SECONDS) -> bytes:
     """GET, or POST if there is a body; raises Answered, or FettleError if there is no answer."""
     if not is_url(url):
@@ -78,10 +84,17 @@ def call(url: str, body: Any = None, *, token: str = "", seconds: float = SECOND
         raise Answered(url, error.code, error.read().decode(errors="replace")) from error
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise FettleError(f"{_shown(url)} did not answer: {reason}") from error
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise Untrusted(
+                f"{_at(url)} presents a certificate that is not trusted "
+                f"({reason.verify_message}): name the file of its authority in SSL_CERT_FILE, or "
+                "use `kubectl port-forward` and http://127.0.0.1:8090"
+            ) from error
+        said = getattr(reason, "strerror", None) or reason
+        raise FettleError(f"{_at(url)} did not answer: {said}") from error
     except http.client.HTTPException as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        raise FettleError(f"{_shown(url)} did not answer in HTTP: {said}") from error
+        raise FettleError(f"{_at(url)} did not answer in HTTP: {said}") from error
     except ValueError as error:  # the host or path cannot be encoded
         raise FettleError(f"{_shown(url)!r} cannot be called: {error}") from error
 
@@ -158,7 +171,7 @@ def ask(server: str, path: str, query: dict[str, str] | None = None) -> bytes:
                 raise
             _may_be_sent("", url)
             return call(url, token=tokens.of_cluster(str(answered)))
-    except (Answered, tokens.NoToken):
+    except (Answered, Untrusted, tokens.NoToken):
         raise
     except FettleError as error:
         raise FettleError(
@@ -175,10 +188,32 @@ def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
 
         return direct.fetch(path, query)
     answer = ask(server, path, query)
+    base = server.partition("#")[0]
     try:
-        return json.loads(answer)
+        told = json.loads(answer)
     except ValueError as error:
-        raise FettleError(f"{server} did not return JSON: is it a Fettle server?") from error
+        raise FettleError(f"{base} did not return JSON: is it a Fettle server?") from error
+    from fettle.explain import JSON_VERSION
+
+    if not isinstance(told, dict):
+        raise FettleError(f"{base} returned no object of JSON: is it a Fettle server?")
+    if (version := told.get("version", JSON_VERSION)) != JSON_VERSION:
+        said = f"speaks version {version!r:.20} of JSON, and this program version {JSON_VERSION}"
+        raise FettleError(f"{base} {said}{_OTHER}")
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta[_ASKED] = base
+    return told
+
+
+_ASKED = "fettle.asked"
+_OTHER = f": use the `fettle` that belongs to that server (this is {__version__})"
+
+
+def of_another_version(missing: KeyError) -> str:
+    """What to say if a server's answer lacks something; "" if no server was asked."""
+    context = click.get_current_context(silent=True)
+    asked = context.meta.get(_ASKED, "") if context is not None else ""
+    return asked and f"{asked} does not say {missing}, so it is of another version{_OTHER}"
 
 
 def _may_be_sent(token: str, url: str) -> str:
@@ -196,6 +231,12 @@ def _error_in(text: str) -> str:
         return str(json.loads(text)["error"])
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+def _at(url: str) -> str:
+    """Where that is: without path and query."""
+    parts = urllib.parse.urlsplit(url)
+    return _shown(url) if _is_socket(url) else f"{parts.scheme}://{parts.netloc}"
 
 
 def _is_socket(url: str) -> bool:

@@ -41,6 +41,17 @@ def _own_error() -> type[Exception]:
     return FettleError
 
 
+def _advice(error: Exception) -> str:
+    from fettle.model import Silent, Unreachable
+
+    if isinstance(error, Silent | Unreachable):
+        return (
+            "; does it run, and is there a way to it from here (VPN, proxy)? --context and "
+            "--kubeconfig name another cluster"
+        )
+    return ""
+
+
 class _Group(click.Group):
     """Prints Fettle's own errors as one sentence, without a traceback."""
 
@@ -55,9 +66,15 @@ class _Group(click.Group):
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
             except _own_error() as error:
-                click.echo(f"fettle: {error}", err=True)
+                click.echo(f"fettle: {error}{_advice(error)}", err=True)
             except BrokenPipeError:
                 raise
+            except KeyError as error:
+                from fettle.cli.calling import of_another_version
+
+                if not (said := of_another_version(error)):
+                    raise
+                click.echo(f"fettle: {said}", err=True)
             except OSError as error:  # such as a full disk behind standard output
                 click.echo(f"fettle: {error.filename or 'output'}: {error.strerror}", err=True)
         sys.exit(1)

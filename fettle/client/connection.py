@@ -49,6 +49,8 @@ class ClusterConnection(NamedTuple):
     user: str = ""
     users_namespace: str = "default"
     """Of what people name without one, as kubectl has it."""
+    certificate: bytes = b""
+    """That we show, as PEM; empty if we show none."""
 
 
 async def connect(
@@ -95,6 +97,7 @@ async def _from_files(named: str, origin: str, chosen: Chosen) -> ClusterConnect
         found.expires_at,
         found.user,
         found.namespace or "default",
+        found.certificate,
     )
 
 

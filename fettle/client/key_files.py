@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 
 @contextmanager
@@ -21,3 +22,14 @@ def key_file(content: bytes) -> Iterator[str]:
         named.write(content)
         named.flush()
         yield named.name
+
+
+def ended_at(certificate: bytes, now: float) -> datetime | None:
+    """When this certificate (PEM) ended; None if it is still valid, or cannot be read."""
+    from cryptography.x509 import load_pem_x509_certificate  # heavy, and rarely needed
+
+    try:
+        ended = load_pem_x509_certificate(certificate).not_valid_after_utc
+    except ValueError:
+        return None
+    return ended if ended.timestamp() < now else None

@@ -52,6 +52,8 @@ class KubeConfig(NamedTuple):
     namespace: str
     expires_at: float
     user: str
+    certificate: bytes = b""
+    """Of the client, as PEM."""
 
 
 class Chosen(NamedTuple):
@@ -128,7 +130,12 @@ async def load(paths: str, files: ExitStack, chosen: Chosen = AS_IT_STANDS) -> K
     }
     identity, expires_at = await _identity(user, its_user, its_cluster, files)
     configuration = await _loaded(place, identity)
-    return KubeConfig(configuration, headers, context.namespace or "", expires_at, context.user)
+    namespace, certificate = context.namespace or "", _certificate(configuration)
+    return KubeConfig(configuration, headers, namespace, expires_at, context.user, certificate)
+
+
+def _certificate(configuration: Any) -> bytes:
+    return Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
 
 
 def _context(merged: ConfigNode, chosen: str) -> ConfigNode:

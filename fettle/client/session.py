@@ -5,6 +5,7 @@ what decoding into our structs costs. Knows nothing of kinds or leases.
 """
 
 import asyncio
+import os
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ import aiohttp
 from kubernetes.aio.config import ConfigException
 
 from fettle.client.connection import ClusterConnection, connect
+from fettle.client.key_files import ended_at
 from fettle.client.kubeconfig import AS_IT_STANDS, Chosen
 from fettle.client.responses import read_status, refusal
 from fettle.client.watch_streams import Streams
@@ -74,6 +76,7 @@ class Session:
         self.streams = Streams()
         self._client = connection.client
         self._authority = connection.authority
+        self._certificate = connection.certificate
         self._expires_at = connection.expires_at
         self._retired: Any = None
         self._reconnect = reconnect
@@ -298,6 +301,14 @@ class Session:
         refused = refusal(self.server, str(call), response.status, read_status(body))
         if isinstance(refused, Unreachable):
             refused.retry_after_s = _seconds(response.headers.get("Retry-After", ""))
+        if isinstance(refused, Unauthorized) and (
+            ended := ended_at(self._certificate, time.time())
+        ):
+            return Unauthorized(
+                f"{self.server} does not accept our credentials: the client certificate of the "
+                f"kubeconfig's user {self.user!r} ended at {ended:%Y-%m-%d %H:%M:%SZ}; get a new "
+                "one"
+            )
         return refused
 
     def _unusable(self, error: Exception) -> Unauthorized:
@@ -346,6 +357,7 @@ class Session:
         # Calls and watches in flight go on with the client before.
         ended, self._retired, self._client = self._retired, self._client, connection.client
         self._authority = connection.authority
+        self._certificate = connection.certificate
         self._expires_at = connection.expires_at
         if ended is not None:
             await ended.close()
@@ -381,6 +393,10 @@ def _reason(error: BaseException) -> str:
         error.os_error, ConnectionResetError
     ):
         return f"{error.host}:{error.port} closes connections as they begin"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number, said = error.os_error.errno or 0, error.os_error.strerror
+        if plain := os.strerror(number) if number > 0 else said:
+            return plain
     return " ".join(str(error).split())
 
 

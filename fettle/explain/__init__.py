@@ -15,6 +15,7 @@ from fettle.explain.conclusions import (
     summary,
 )
 from fettle.explain.wording import (
+    JSON_VERSION,
     LOWERED,
     SUSPECTED,
     describe_code,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from fettle.explain.nearest import nearest_devices
     from fettle.explain.placed import plain_placed
     from fettle.explain.pods import (
-        JSON_VERSION,
         Stewardship,
         explain_pod,
         explain_policy,
@@ -106,7 +106,6 @@ __all__ = [
 _LATE = {
     "CAUSES": "marks",
     "FoundDevice": "finding",
-    "JSON_VERSION": "pods",
     "LOST": "marks",
     "Recoveries": "recoveries",
     "Stewardship": "pods",

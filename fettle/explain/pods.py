@@ -14,7 +14,7 @@ from fettle.dra import ALL
 from fettle.explain.marks import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
-from fettle.explain.wording import plain_reason, texts, with_former
+from fettle.explain.wording import JSON_VERSION, plain_reason, texts, with_former
 from fettle.health import STARTS
 from fettle.model import (
     Health,
@@ -99,9 +99,6 @@ def without_repeats(value: Health) -> tuple[Weighed, ...]:
     twice = [w for w in about_node if (w.evidence.reporter, w.evidence.source) in told]
     return tuple(w for w in value.evidence if w not in twice)
 
-
-JSON_VERSION = 1
-"""The version of what `/explain` and `/devices` answer; see `docs/explain-json.md`."""
 
 MOST_TOLD, _LEAST_TOLD, _MOST_IN_ALL = 16, 3, 50_000
 """Reasons of a kind that are told of a node, of one among very many nodes, and of all nodes. A pod

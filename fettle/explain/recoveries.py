@@ -13,9 +13,9 @@ from fettle.cluster import View, whole_device
 from fettle.explain.devices import list_unknown_signals, plain_device, plain_node, withheld_from
 from fettle.explain.finding import find_device, find_node
 from fettle.explain.marks import list_holds, plain_marks
-from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, without_repeats
+from fettle.explain.pods import plain_health, plain_unit, without_repeats
 from fettle.explain.users import Users, plain_users
-from fettle.explain.wording import plain_reason, with_former
+from fettle.explain.wording import JSON_VERSION, plain_reason, with_former
 from fettle.health import (
     BY_REBOOT,
     BY_RESOLUTION,

@@ -12,6 +12,9 @@ import msgspec
 from fettle.model import BadInput, DeviceId, Health, Source, proven_evidence, reasons
 from fettle.model.reasons import Reason
 
+JSON_VERSION = 1
+"""The version of what `/explain` and `/devices` answer; see `docs/explain-json.md`."""
+
 LOWERED = "lowered by what tenants could cause"
 """Follows a state and its score, where the score is worse than what the state goes by."""
 SUSPECTED = "by what tenants could cause, which refuses nobody"

@@ -49,10 +49,13 @@ class Authority:
             [(x509.BasicConstraints(ca=True, path_length=None), True)],
         )
 
-    def client(self, user: str, groups: Sequence[str] = ()) -> Pair:
+    def client(
+        self, user: str, groups: Sequence[str] = (), lifetime: timedelta = _LIFETIME
+    ) -> Pair:
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         key = private_key()
-        return Pair(self._sign(_name(user, groups), key, [(usage, False)]), key_pem(key))
+        signed = self._sign(_name(user, groups), key, [(usage, False)], lifetime)
+        return Pair(signed, key_pem(key))
 
     def server(self, common_name: str, names: Sequence[str] = ("localhost",)) -> Pair:
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
@@ -67,6 +70,7 @@ class Authority:
         subject: x509.Name,
         key: ec.EllipticCurvePrivateKey,
         extensions: Sequence[tuple[x509.ExtensionType, bool]],
+        lifetime: timedelta = _LIFETIME,
     ) -> bytes:
         now = datetime.now(UTC)
         builder = (
@@ -76,7 +80,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + _LIFETIME)
+            .not_valid_after(now + lifetime)
         )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical)

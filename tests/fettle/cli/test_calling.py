@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from fettle.cli.calling import call, fetch
 from fettle.cli.commands import main
 from fettle.model import FettleError
+from tests.controlplane.certificates import Authority
+from tests.fettle.client.serving_tls import server_tls
 
 NO_URLS = [
     "http://[::1",
@@ -80,8 +82,10 @@ def test_a_pod_without_its_namespace_is_a_usage_error(name: str) -> None:
     ],
 )
 def test_a_namespace_may_be_given_as_to_kubectl(command: tuple[str, ...], asked: str) -> None:
-    ended = CliRunner().invoke(main, [*command, "--server", "http://127.0.0.1:1"])
-    assert f"http://127.0.0.1:1{asked} did not answer" in ended.output
+    with Server(500) as server:
+        CliRunner().invoke(main, [*command, "--server", server.url])
+        (head,) = server.asked
+    assert head.startswith(f"GET {asked} HTTP/1.1")
 
 
 def test_a_namespace_given_twice_is_a_usage_error() -> None:
@@ -97,13 +101,16 @@ def test_a_namespace_given_twice_is_a_usage_error() -> None:
 class Server(threading.Thread):
     """A server that answers each request alike, on loopback or a Unix socket."""
 
-    def __init__(self, status: int = 200, path: Path | None = None, **headers: str) -> None:
+    def __init__(
+        self, status: int = 200, path: Path | None = None, body: str = "{}", **headers: str
+    ) -> None:
         super().__init__(daemon=True)
         self.asked: list[str] = []
         """The head of each request."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"HTTP/1.1 {status} Answer\r\n{lines}Connection: close\r\nContent-Length: 2\r\n\r\n"
-        self._answer = f"{head}[]".encode()
+        length = f"Content-Length: {len(body)}"
+        head = f"HTTP/1.1 {status} Answer\r\n{lines}Connection: close\r\n{length}\r\n\r\n"
+        self._answer = f"{head}{body}".encode()
         if path is None:
             self._listening = socket.create_server(("127.0.0.1", 0))
             self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
@@ -133,7 +140,7 @@ class Server(threading.Thread):
 
 def test_the_token_of_a_servers_url_goes_into_the_header_and_nowhere_else() -> None:
     with Server() as server:
-        assert fetch(f"{server.url}/#secret", "/pods", {"node": "n"}) == []
+        assert fetch(f"{server.url}/#secret", "/pods", {"node": "n"}) == {}
     (asked,) = server.asked
     assert asked.startswith("GET /pods?node=n HTTP/1.1\r\n")
     assert "\r\nAuthorization: Bearer secret\r\n" in asked
@@ -145,7 +152,7 @@ def test_a_token_of_the_environment_is_sent_and_does_not_go_where_a_server_redir
 ) -> None:
     monkeypatch.setenv("FETTLE_TOKEN", "secret\n")
     with Server() as other, Server(302, Location=f"{other.url}/pods") as server:
-        assert fetch(server.url, "/pods") == []
+        assert fetch(server.url, "/pods") == {}
     assert "Authorization: Bearer secret\r\n" in server.asked[0]
     assert "secret" not in other.asked[0]
 
@@ -174,7 +181,7 @@ def test_a_unix_socket_is_a_server_and_gets_no_token(
 ) -> None:
     path = tmp_path_factory.mktemp("s") / name
     with Server(path=path) as server:
-        assert fetch(server.url, "/pods", {"node": "n"}) == []
+        assert fetch(server.url, "/pods", {"node": "n"}) == {}
     assert server.asked[0].startswith("GET /pods?node=n HTTP/1.1\r\n")
     assert "\r\nHost: localhost\r\n" in server.asked[0]
     with pytest.raises(FettleError, match=f"unix:{path} did not answer: "):
@@ -196,3 +203,70 @@ def test_a_file_without_a_token_is_a_usage_error(tmp_path: Path) -> None:
         assert ended.exit_code == 2
     ended = CliRunner().invoke(main, ["devices", "--token-file", str(tmp_path / "none")])
     assert (ended.exit_code, "cannot be read" in ended.output) == (2, True)
+
+
+# Servers of other versions, and none
+
+ASKING = (
+    "status",
+    "devices",
+    "pods",
+    "top nodes",
+    "top pods",
+    "explain pod a/b",
+    "explain node n",
+    "explain device d",
+    "explain policy p",
+    "what-if a/b --cordon n",
+    "decisions",
+    "report",
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            '{"version": 2}',
+            "speaks version 2 of JSON, and this program version 1: use the `fettle`",
+        ),
+        ('{"version": 1}', "so it is of another version: use the `fettle`"),
+        ("[]", "returned no object of JSON: is it a Fettle server?"),
+        ("<html>", "did not return JSON: is it a Fettle server?"),
+    ],
+)
+@pytest.mark.parametrize("command", ASKING)
+def test_a_server_of_another_version_is_one_sentence(command: str, body: str, said: str) -> None:
+    with Server(body=body) as server:
+        ended = CliRunner().invoke(main, [*command.split(), "--server", server.url])
+    assert ended.exit_code == 1
+    assert ended.stderr.startswith(f"fettle: {server.url} ")
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_server_with_a_certificate_of_nobody_we_trust_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        tls = server_tls(Authority(), tmp_path)
+
+        def answer() -> None:
+            caller, _ = listening.accept()
+            with caller, contextlib.suppress(OSError):
+                tls.wrap_socket(caller, server_side=True)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        ended = CliRunner().invoke(main, ["devices", "--server", url])
+        thread.join(30)
+    assert ended.exit_code == 1
+    assert ended.stderr.startswith(f"fettle: {url} presents a certificate that is not trusted (")
+    assert "name the file of its authority in SSL_CERT_FILE" in ended.stderr
+
+
+def test_a_server_that_is_not_there_is_said_without_the_path_that_was_asked() -> None:
+    ended = CliRunner().invoke(main, ["devices", "--server", "http://127.0.0.1:9"])
+    assert ended.exit_code == 1
+    assert ended.stderr.startswith(
+        "fettle: http://127.0.0.1:9 did not answer: Connection refused; is `fettle serve` running "
+    )

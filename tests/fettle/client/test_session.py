@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from fettle.client.session import Session
 from fettle.model import Conflict, Forbidden, NotFound, NotServed, Silent, Unauthorized, Unreachable
+from tests.controlplane.certificates import Authority
 from tests.fettle.client.fake_api import USER, FakeApi
+from tests.fettle.client.serving_tls import serve_tls
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 
@@ -141,6 +145,30 @@ async def test_credentials_that_stay_refused_are_an_error(api: FakeApi, tmp_path
         for _ in range(2):
             with pytest.raises(Unauthorized, match="does not accept our credentials"):
                 await session.get("/api/v1/nodes")
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(-1, True), (5, False)])
+async def test_a_client_certificate_that_ended_is_named_where_it_is_refused(
+    api: FakeApi, tmp_path: Path, minutes: int, said: bool
+) -> None:
+    authority = Authority()
+    pair = authority.client("eve", lifetime=timedelta(minutes=minutes))
+    await serve_tls(api, authority, tmp_path)
+    api.token = "right"
+    embedded = {
+        f"client-{name}-data": base64.b64encode(content).decode()
+        for name, content in (("certificate", pair.certificate), ("key", pair.key))
+    }
+    path = api.kubeconfig(tmp_path, user=embedded)
+    config = json.loads(path.read_text())
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+    path.write_text(json.dumps(config))
+    async with await Session.open(path) as session:
+        with pytest.raises(Unauthorized) as caught:
+            await session.get("/api/v1/nodes")
+    ended = "the client certificate of the kubeconfig's user 'fake' ended at 2"
+    assert (ended in str(caught.value)) is said
+    assert "does not accept our credentials" in str(caught.value)
 
 
 @pytest.mark.parametrize(

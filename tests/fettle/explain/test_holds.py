@@ -78,5 +78,5 @@ def test_people_read_who_obeys_each_hold(capsys: pytest.CaptureFixture[str]) -> 
 def test_of_many_holds_the_first_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     many = [NodeId(f"n{number:02d}") for number in range(MOST_LISTED + 3)]
     lines = printed(view(*many), capsys)
-    assert lines[-1] == "  … 3 more"
+    assert lines[-1] == "  … 3 more (`fettle devices -o json` has all)"
     assert sum("held by" in line for line in lines) == MOST_LISTED
