@@ -76,6 +76,128 @@ def test_every_reason_has_words_and_can_be_hashed() -> None:
         assert hash(reason) == hash(example(kind)), kind
 
 
+ALLOCATED, TAINTED = reasons.DeviceAllocated(), reasons.TaintedByRule(("xid",))
+NUMA, ROOT = "gpu.example.com/numa", "resource.kubernetes.io/pcieRoot"
+PAIRS = tuple((f"k/g{i}", f"k/n{i}") for i in range(4))
+WORDS = [
+    (
+        reasons.TooFewDevices(("k/g",), 1, 8, (Obstacles(ALLOCATED, 6), Obstacles(TAINTED, 2))),
+        "k/g: 1 requested, 8 devices match: 6 allocated, 2 tainted (xid)",
+    ),
+    (
+        reasons.TooFewDevices(("k/g",), 1, 1, (Obstacles(reasons.CountersExhausted(POOL), 1),)),
+        "k/g: 1 requested, 1 device matches: "
+        "1 for which the counters of pool gpu.example.com/n1 do not suffice",
+    ),
+    (
+        reasons.TooFewDevices(
+            ("k/g",), 3, 2, (Obstacles(reasons.CapacityTooSmall(), 1),), one_share=True
+        ),
+        "k/g: 3 requested, 2 devices match: 1 with too little capacity "
+        "(a request takes at most one share of each device)",
+    ),
+    (
+        reasons.TooFewDevices(("k/x",), None, 1, (Obstacles(reasons.CapacityTooSmall(), 1),)),
+        "k/x: all requested, 1 device matches: 1 with too little capacity",
+    ),
+    (
+        reasons.NoDevices(("k/g/2", "k/g/3", "k/g/4")),
+        "k/g/2, k/g/3, k/g/4: there are no devices here",
+    ),
+    (
+        reasons.PoolNotWhole(POOL, "incomplete: 1 of 2 slices"),
+        "pool gpu.example.com/n1 is incomplete: 1 of 2 slices",
+    ),
+    (
+        reasons.AttributeMissing("k/g", NUMA),
+        f"k/g: no matching device has the attribute {NUMA}, which a constraint compares",
+    ),
+    (
+        reasons.ConstraintNotMet(("k/x", "k/y"), NUMA, False, 2, 1, value="0"),
+        f"k/x, k/y: 2 requested with a common value of {NUMA}, at most 1 available (value 0)",
+    ),
+    (
+        reasons.ConstraintNotMet(("k/g/2", "k/g/3"), NUMA, False, 2, 1, True, "0"),
+        f"k/g/2, k/g/3: at least 2 requested with a common value of {NUMA}, "
+        "at most 1 available (value 0)",
+    ),
+    (
+        reasons.ConstraintNotMet(
+            ("k/g",),
+            NUMA,
+            False,
+            requested=2,
+            available=1,
+            value='"x"',
+            obstacles=(Obstacles(reasons.AttributeAbsent(), 2), Obstacles(ALLOCATED, 1)),
+        ),
+        f"k/g: 2 requested with a common value of {NUMA}, at most 1 available "
+        '(value "x"; 2 more without the attribute, 1 more allocated)',
+    ),
+    (
+        reasons.ConstraintNotMet(
+            ("k/g",),
+            NUMA,
+            False,
+            requested=1,
+            available=0,
+            obstacles=(Obstacles(TAINTED, 1), Obstacles(reasons.AttributeAbsent(), 1)),
+        ),
+        f"k/g: 1 requested with a common value of {NUMA}, none available "
+        "(1 tainted (xid), 1 without the attribute)",
+    ),
+    (
+        reasons.ConstraintNotMet(
+            ("k/x", "k/y"), NUMA, True, 3, 2, obstacles=(Obstacles(TAINTED, 1),)
+        ),
+        f"k/x, k/y: 3 requested with different values of {NUMA}, at most 2 available "
+        "(1 more tainted (xid))",
+    ),
+    (
+        reasons.GroupsNotMet(
+            PAIRS,
+            ROOT,
+            available=3,
+            pairs=True,
+            values=reasons.ValuesWithDevices((("k/g0", 3), ("k/n0", 4)), 3),
+            obstacles=(Obstacles(ALLOCATED, 1),),
+        ),
+        "k/g0 and k/n0, k/g1 and k/n1, k/g2 and k/n2, …: 4 pairs requested, each with a common "
+        f"value of {ROOT}, at most 3 available (values with free devices: "
+        "3 for k/g0, 4 for k/n0, 3 for both; 1 more allocated)",
+    ),
+    (
+        reasons.GroupsNotMet(
+            PAIRS[:3], ROOT, 2, values=reasons.ValuesWithDevices((("k/g0", 3), ("k/n0", 3)), 2)
+        ),
+        "k/g0 and k/n0, k/g1 and k/n1, k/g2 and k/n2: 3 groups requested, each with a common "
+        f"value of {ROOT}, at most 2 available (values with free devices: "
+        "3 for k/g0, 3 for k/n0, 2 for both)",
+    ),
+    (
+        reasons.RequestsDoNotFit(),
+        "not all requests can be met together (they compete for the same devices)",
+    ),
+    (
+        reasons.RequestsDoNotFit((reasons.SharedCapacity(DEVICE),)),
+        "not all requests can be met together (capacity of gpu.example.com/n1/gpu-0)",
+    ),
+    (
+        reasons.RequestsDoNotFit((reasons.SharedCounters(POOL),), single=True),
+        "too few devices fit together (counters of pool gpu.example.com/n1)",
+    ),
+    (
+        reasons.RequestsDoNotFit((reasons.SharedConstraint("k", NUMA, distinct=True),), True),
+        f"too few devices fit together (distinctAttribute {NUMA} of claim k)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "words"), WORDS, ids=lambda value: type(value).__name__)
+def test_a_reason_says(reason: Reason, words: str) -> None:
+    assert text(reason) == words
+
+
 def test_json_has_the_code_the_text_and_every_field() -> None:
     for kind in REASONS:
         said = plain_reason(example(kind))
