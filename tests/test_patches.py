@@ -10,13 +10,13 @@ from pathlib import Path
 MOST = 53
 """Left from before. Take some away; a new one is an argument instead. What belongs to Python or to
 others, such as the clock of a library, may be patched, and counts too."""
-MOST_SHARED = 65
+MOST_SHARED = 63
 """Imports from test modules, left from before. A new builder goes beside the tests."""
 MOST_PRIVATE = 20
 """Private members that tests touch, left from before. A new test asks what is public, or that is
 made so."""
 LONG = 60
-MOST_SENTENCES = 226
+MOST_SENTENCES = 203
 """Asserts on texts of over 60 characters, left from before. The words of a reason are in the table
 of `tests/fettle/explain/test_wording.py`; elsewhere its type, code or fields are asserted."""
 _OF_PYTHON = frozenset(("_replace", "_asdict", "_fields", "_field_defaults", "_exit"))

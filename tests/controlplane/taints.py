@@ -1,10 +1,10 @@
-"""Taints of devices and marks of nodes: what the tests of both publish and wait for."""
+"""Taints of devices, holds and marks of nodes: what the tests of these publish and wait for."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from tests.controlplane import objects, shipped, waiting
-from tests.controlplane.api import Api
+from tests.controlplane.api import Api, Object
 from tests.controlplane.fettle_process import FettleProcess
 
 LOST = objects.taint("gpu.nvidia.com/xid", "None", "79")
@@ -20,6 +20,27 @@ async def publish(api: Api, node: str, count: int, lost: Collection[int] = ()) -
 def times_logged(fettle: FettleProcess, what: str) -> int:
     log = fettle.process.log.read_text().splitlines()
     return sum(what in line and '"warning"' in line for line in log)
+
+
+HOLD = "fettle.dev/hold"
+OURS = {"key": HOLD, "value": "annotated", "effect": "NoSchedule"}
+HOLD_TAINTS = shipped.DEPLOY / "rbac" / "optional" / "hold-taints.yaml"
+
+
+async def node_taints(api: Api, node: str) -> list[Object]:
+    return list((await api.get("nodes", node))["spec"].get("taints") or [])
+
+
+async def until_held(api: Api, node: str) -> None:
+    await waiting.wait_until(
+        lambda: node_taints(api, node),
+        lambda t: OURS in t,
+        what=f"{node} has the taint of its hold",
+    )
+
+
+async def rules(api: Api) -> list[Object]:
+    return [rule["spec"] for rule in await api.list("devicetaintrules")]
 
 
 RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "node-marks.yaml"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.accounts import Account
+from tests.controlplane.admission_checks import CHECK
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.containers import Container
@@ -23,13 +24,12 @@ from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import CONFIGURATIONS, until_trusted
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.processes import free_port
-from tests.controlplane.test_admission_checks import CHECK
 from tests.controlplane.test_deployments import containers, run
 from tests.controlplane.test_removing import traces
 from tests.deploy import charting
+from tests.deploy.charting import SCHEDULED, UNSCHEDULED
 from tests.deploy.conftest import helm
 from tests.deploy.rendering import MATRIX, REPORTS
-from tests.deploy.test_chart import SCHEDULED, UNSCHEDULED
 
 __all__ = ["containers", "helm"]
 

@@ -14,10 +14,8 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes
 from tests.controlplane.installed import REFUSED, register_extender, scores
+from tests.controlplane.taints import HOLD, HOLD_TAINTS, OURS, node_taints, rules, until_held
 
-HOLD = "fettle.dev/hold"
-OURS = {"key": HOLD, "value": "annotated", "effect": "NoSchedule"}
-RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "hold-taints.yaml"
 FURTHER = "fettle.dev/hold-"
 
 
@@ -44,19 +42,9 @@ def operator(control_plane: ControlPlane, name: str, *groups: str) -> Operator:
     return Operator(control_plane.kubeconfig_for_user(name, *(groups or ("system:masters",))))
 
 
-async def taints(api: Api, node: str) -> list[Object]:
-    return list((await api.get("nodes", node))["spec"].get("taints") or [])
-
-
-async def until_tainted(api: Api, node: str) -> None:
-    await waiting.wait_until(
-        lambda: taints(api, node), lambda t: OURS in t, what=f"{node} has the taint of its hold"
-    )
-
-
 async def until_untainted(api: Api, node: str) -> None:
     await waiting.wait_until(
-        lambda: taints(api, node), lambda t: not t, what=f"{node} has no taint"
+        lambda: node_taints(api, node), lambda t: not t, what=f"{node} has no taint"
     )
 
 
@@ -67,10 +55,6 @@ async def until_seen_as_held(fettle: FettleProcess, node: str) -> None:
     await waiting.wait_until(
         seen, lambda said: f"'node': '{node}'" in said and "held by" in said, what="it is held"
     )
-
-
-async def rules(api: Api) -> list[Object]:
-    return [rule["spec"] for rule in await api.list("devicetaintrules")]
 
 
 async def test_without_the_right_a_hold_by_hand_does_not_outlast_fettle(
@@ -101,7 +85,7 @@ async def test_pods_wait_for_held_nodes_while_fettle_is_gone_and_go_there_once_r
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle
 ) -> None:
     await create_gpu_nodes(api, "n0", "n1")
-    await shipped.apply(api, shipped.manifests(RIGHTS))
+    await shipped.apply(api, shipped.manifests(HOLD_TAINTS))
     fettle = await start_fettle("extender", "steward")
     await register_extender(control_plane, fettle, ignorable=True)
     alice = operator(control_plane, "alice")
@@ -110,7 +94,7 @@ async def test_pods_wait_for_held_nodes_while_fettle_is_gone_and_go_there_once_r
     assert "The scheduler obeys it: taint fettle.dev/hold on the node." in said
     # The other one is held as before, by hand: the steward taints it.
     await api.patch("nodes", "n1", {"metadata": {"annotations": {HOLD: "riser"}}})
-    await until_tainted(api, "n1")
+    await until_held(api, "n1")
     listed = await alice("holds")
     assert [line.split()[0] for line in listed.splitlines()] == ["HELD", "n0", "n1"]
     assert listed.count("scheduler") == 2
@@ -129,9 +113,9 @@ async def test_pods_wait_for_held_nodes_while_fettle_is_gone_and_go_there_once_r
     await waiting.stays_pending(api, "waits", for_s=3)
 
     assert "n0 is no longer held by alice" in await alice("release", "n0")
-    assert await taints(api, "n0") == []
+    assert await node_taints(api, "n0") == []
     assert await waiting.bound(api, "waits") == "n0"
-    assert OURS in await taints(api, "n1")
+    assert OURS in await node_taints(api, "n1")
 
     # By hand again, with Fettle back: its steward takes the taint away.
     fettle.start()
@@ -144,17 +128,17 @@ async def test_a_hold_ends_by_itself_at_its_time_and_takes_its_taint_along(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle
 ) -> None:
     await create_gpu_nodes(api, "n0")
-    await shipped.apply(api, shipped.manifests(RIGHTS))
+    await shipped.apply(api, shipped.manifests(HOLD_TAINTS))
     fettle = await start_fettle("extender", "steward")
     await register_extender(control_plane, fettle)
     alice = operator(control_plane, "alice")
     await alice("hold", "n0", "--reason", "burn-in", "--until", "8s")
-    assert OURS in await taints(api, "n0")
+    assert OURS in await node_taints(api, "n0")
     await until_seen_as_held(fettle, "n0")
     await api.create(objects.pod("waits", gpus=8))
     await waiting.refused(api, "waits")
     assert await waiting.bound(api, "waits") == "n0"
-    assert await taints(api, "n0") == []
+    assert await node_taints(api, "n0") == []
     assert "nothing is held" in await alice("holds")
     assert (await scores(fettle, "waits"))["n0"]["allowed"]
     assert "is past" in await alice(
@@ -167,7 +151,7 @@ async def test_a_held_dra_device_is_not_allocated_while_fettle_is_gone(
 ) -> None:
     await create_dra_node(api, "n0", 2)
     await api.create(objects.claim_template("one-gpu"))
-    await shipped.apply(api, shipped.manifests(RIGHTS))
+    await shipped.apply(api, shipped.manifests(HOLD_TAINTS))
     await control_plane.start_controller_manager()
     await control_plane.start_scheduler()
     fettle = await start_fettle("extender", "steward")
@@ -212,7 +196,7 @@ async def test_the_steward_makes_and_removes_the_rule_of_a_device_held_by_hand(
         },
     }
     await api.create(theirs)
-    await shipped.apply(api, shipped.manifests(RIGHTS))
+    await shipped.apply(api, shipped.manifests(HOLD_TAINTS))
     await start_fettle("steward")
     held = '{"device": "gpu.nvidia.com/n0/gpu-0", "reason": "reseat"}'
     await api.patch("nodes", "n0", {"metadata": {"annotations": {HOLD: held}}})
@@ -224,7 +208,7 @@ async def test_the_steward_makes_and_removes_the_rule_of_a_device_held_by_hand(
     await api.patch("nodes", "n0", {"metadata": {"annotations": {HOLD: None}}})
     await waiting.wait_until(lambda: rules(api), lambda found: len(found) == 1, what="it is gone")
     assert (await api.get("devicetaintrules", "theirs"))["spec"]["taint"]["key"] == HOLD
-    assert await taints(api, "n0") == []
+    assert await node_taints(api, "n0") == []
 
 
 async def test_in_observe_the_steward_sets_no_taint_and_takes_away_what_is_over(
@@ -237,11 +221,11 @@ async def test_in_observe_the_steward_sets_no_taint_and_takes_away_what_is_over(
     held = {HOLD: "fan", f"{FURTHER}device": '{"device": "gpu.nvidia.com/n0/gpu-0"}'}
     await api.patch("nodes", "n0", {"metadata": {"annotations": held}})
     await api.patch("nodes", "n1", {"spec": {"taints": [OURS]}})
-    await shipped.apply(api, shipped.manifests(RIGHTS))
+    await shipped.apply(api, shipped.manifests(HOLD_TAINTS))
     await start_fettle("steward", settings=settings)
     await until_untainted(api, "n1")
     await asyncio.sleep(3)
-    assert await taints(api, "n0") == []
+    assert await node_taints(api, "n0") == []
     assert await rules(api) == []
 
 
@@ -258,10 +242,10 @@ async def test_two_operators_at_once_lose_no_hold_of_each_other_nor_a_taint_of_a
     )
     annotations = (await api.get("nodes", "n0"))["metadata"]["annotations"]
     assert len([key for key in annotations if key.startswith(FURTHER)]) == 9
-    assert await taints(api, "n0") == [theirs, OURS]
+    assert await node_taints(api, "n0") == [theirs, OURS]
     assert len(await rules(api)) == 2
     await asyncio.gather(*(one("release", "n0") for one in operators))
-    assert await taints(api, "n0") == [theirs]
+    assert await node_taints(api, "n0") == [theirs]
     assert len((await operators[0]("holds", "n0")).splitlines()) == 1 + 6
 
 

@@ -15,6 +15,13 @@ from typing import Any
 import pytest
 
 from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.admission_checks import (
+    CHECK,
+    checked,
+    is_active,
+    start_answering,
+    until_checked,
+)
 from tests.controlplane.api import Api, Object
 from tests.controlplane.certificates import Authority
 from tests.controlplane.conftest import StartFettle
@@ -23,16 +30,8 @@ from tests.controlplane.definitions import kueue_definitions
 from tests.controlplane.fleet import create_node
 from tests.controlplane.mutating import NAMED
 from tests.controlplane.processes import Process, free_port
-from tests.controlplane.test_admission_checks import (
-    CHECK,
-    checked,
-    is_active,
-    start_answering,
-    until_checked,
-)
+from tests.controlplane.taints import HOLD_TAINTS, until_held
 from tests.controlplane.test_affinity import OF_GPUS, STRICT, start, until_labelled
-from tests.controlplane.test_holds import RIGHTS as HOLD_TAINTS
-from tests.controlplane.test_holds import until_tainted
 
 BINARY = os.environ.get("FETTLE_KUEUE", "")
 SERVED = "kueue.x-k8s.io/v1beta2"
@@ -182,7 +181,7 @@ async def test_kueue_gives_a_workload_another_node_for_one_that_is_held(
     await end_its_pod(api)
     assert await node_of_job(api, "runs") == ("bad", "bad")
     await api.patch("nodes", "bad", {"metadata": {"annotations": {"fettle.dev/hold": "broken"}}})
-    await until_tainted(api, "bad")
+    await until_held(api, "bad")
     await end_its_pod(api)
     assert await node_of_job(api, "runs") == ("good", "good")
 

@@ -12,7 +12,7 @@ from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import install, scores
-from tests.controlplane.test_holds import HOLD, RIGHTS, rules
+from tests.controlplane.taints import HOLD, HOLD_TAINTS, rules
 
 PODS = 20
 STRICT = {"fettle.dev/policy": "training"}
@@ -80,7 +80,7 @@ async def test_a_held_gpus_parts_are_not_allocated_either_while_fettle_is_gone(
 ) -> None:
     await create_divided_node(api, "m1", divided("m1", 2, 2), cpu="64")
     await offer_parts(api)
-    await shipped.apply(api, shipped.manifests(RIGHTS))
+    await shipped.apply(api, shipped.manifests(HOLD_TAINTS))
     await control_plane.start_controller_manager()
     await control_plane.start_scheduler()
     fettle = await start_fettle("steward")

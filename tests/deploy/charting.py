@@ -21,6 +21,15 @@ from tests.controlplane import building, shipped
 CHART = shipped.DEPLOY / "chart"
 NAMESPACE = "fettle-system"
 MODULE = Path(__file__).parent / "helm"
+UNSCHEDULED = [
+    *("hourly", "* * * *", "60 * * * *", "1 24 * * *", "1 1 0 * *", "1 1 1 13 *", "1 1 1 1 7"),
+    *("*/0 * * * *", "17 * * * * *", "@sometimes", "TZ=UTC 1 1 1 1 1"),
+]
+SCHEDULED = [
+    *("17 * * * *", "*/15 0-6,20-23/2 1 jan-MAR,6 MON-fri", "05 ? * * 0", "5/10 * * * *"),
+    *("@daily", "@every 1h30m"),
+]
+"""What the API server takes as the schedule of a CronJob, and what not."""
 SKIPPED = f"tests of the chart SKIPPED: {building.GO_ABSENT}"
 _COMMAND = "helm.sh/helm/v4/cmd/helm"
 

@@ -10,7 +10,7 @@ import yaml
 
 from fettle.config import Settings, load_settings
 from tests.deploy import charting, rendering
-from tests.deploy.charting import HelmFailed, objects
+from tests.deploy.charting import SCHEDULED, UNSCHEDULED, HelmFailed, objects
 from tests.deploy.rendering import MATRIX
 from tests.deploy.shipped import written
 
@@ -262,16 +262,6 @@ def test_a_misspelt_value_is_named(values: Any, said: str) -> None:
     with pytest.raises(HelmFailed) as failed:
         objects(values)
     assert said in str(failed.value)
-
-
-UNSCHEDULED = [
-    *("hourly", "* * * *", "60 * * * *", "1 24 * * *", "1 1 0 * *", "1 1 1 13 *", "1 1 1 1 7"),
-    *("*/0 * * * *", "17 * * * * *", "@sometimes", "TZ=UTC 1 1 1 1 1"),
-]
-SCHEDULED = [
-    *("17 * * * *", "*/15 0-6,20-23/2 1 jan-MAR,6 MON-fri", "05 ? * * 0", "5/10 * * * *"),
-    *("@daily", "@every 1h30m"),
-]
 
 
 @pytest.mark.parametrize(

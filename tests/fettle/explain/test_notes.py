@@ -19,6 +19,17 @@ from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
 
+ILL = {"state": "Unhealthy", "proven": 0.2, "evidence": "a fault"}
+WELL = {"state": "Healthy", "proven": 1.0}
+
+
+def values_of(explained: dict[str, Any]) -> list[Any]:
+    """The code and fields of each note. Its words are in `test_wording.py`."""
+    return [
+        {name: value for name, value in note.items() if name != "text"}
+        for note in explained["reasons"]["notes"]
+    ]
+
 
 def test_a_pod_that_is_not_in_the_view_is_explained_as_last_seen() -> None:
     resolved = Policies().resolve({}, {}, {}, {})
@@ -32,11 +43,9 @@ def test_a_note_names_the_scheduling_gates_that_hold_a_pod_back() -> None:
     raw = b.gpu_pod()
     raw["spec"]["schedulingGates"] = [{"name": "a.example/x"}, {"name": "y"}]
     resolved = Policies().resolve({}, {}, {}, {})
-    (note,) = explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(raw)}))["notes"]
-    assert note == (
-        "the pod has scheduling gates (a.example/x, y): the scheduler does not look at it before "
-        "they are removed"
-    )
+    view = b.view(pods={"ns/p": b.pod(raw)})
+    (note,) = values_of(explain_pod("ns/p", resolved, None, {}, view))
+    assert note == {"code": "PodGated", "gates": ["a.example/x", "y"]}
 
 
 def test_a_pod_without_gates_is_not_held_back_by_an_old_condition() -> None:
@@ -58,11 +67,8 @@ def test_a_note_names_claims_that_are_not_created_yet() -> None:
     status = {"resourceClaimStatuses": made}
     pod = b.pod({"metadata": {"name": "p"}, "spec": spec, "status": status})
     resolved = Policies().resolve({}, {}, {}, {})
-    (note,) = explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
-    assert note == (
-        "the ResourceClaim for gpu has not been made from its template yet, for which the "
-        "scheduler waits: events of the pod say why, such as a quota"
-    )
+    (note,) = values_of(explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod})))
+    assert note == {"code": "ClaimsNotCreated", "claims": ["gpu"]}
 
 
 @pytest.mark.parametrize(
@@ -101,11 +107,13 @@ def test_a_note_names_the_devices_for_extended_resources_with_their_health() -> 
         extended_claims={pod.metadata.identity: claim},
     )
     resolved = Policies().resolve({}, {}, {}, {})
-    _, note = explain_pod("ns/p", resolved, None, {}, view)["notes"]
-    assert note == (
-        f"for its extended resources it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault; "
-        f"{b.DRIVER}/n/a, Healthy (1.00); {b.DRIVER}/n/z, which is not published for this node"
-    )
+    _, note = values_of(explain_pod("ns/p", resolved, None, {}, view))
+    assert (note["code"], note["claim"], note["adminAccess"]) == ("PodHolds", "", False)
+    assert {held["device"]: held["health"] for held in note["devices"]} == {
+        f"{b.DRIVER}/n/b": ILL,
+        f"{b.DRIVER}/n/a": WELL,
+        f"{b.DRIVER}/n/z": None,
+    }
 
 
 def given(request: str, device: str, **more: object) -> dict[str, object]:
@@ -144,10 +152,13 @@ def test_a_note_names_the_devices_of_a_pods_own_claims_with_their_health() -> No
     node = b.node("n", pools=(b.pool(b.device("a"), b.device("b", 0.2)),))
     view = b.view(node, pods={"ns/p": pod}, claims=claims)
     resolved = Policies().resolve({}, {}, {}, {})
-    assert explain_pod("ns/p", resolved, None, {}, view)["notes"] == [
-        "the pod runs on n: the verdicts are for another pod like it, which gets claims of its own",
-        f"for its claim gpu it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault",
-        f"for its claim gpu it has admin access to {b.DRIVER}/n/a, Healthy (1.00)",
+    of_claim: dict[str, Any] = {"code": "PodHolds", "claim": "gpu"}
+    ill = {"device": f"{b.DRIVER}/n/b", "health": ILL}
+    well = {"device": f"{b.DRIVER}/n/a", "health": WELL}
+    assert values_of(explain_pod("ns/p", resolved, None, {}, view)) == [
+        {"code": "PodPlaced", "node": "n", "running": True, "ownClaims": True},
+        {**of_claim, "devices": [ill], "adminAccess": False},
+        {**of_claim, "devices": [well], "adminAccess": True},
     ]
 
 
@@ -157,7 +168,7 @@ def unused(
     reserved: tuple[str, ...] = (),
     cordoned: str = "",
     device: float = 0.1,
-) -> list[str]:
+) -> list[Any]:
     """The notes about a pod whose claim is allocated on node `n`, with a device of this score.
 
     The claim cannot be used on node `m`.
@@ -196,40 +207,33 @@ def unused(
     acceptance, allocator = Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH)
     verdicts = {node.name: judge(demand, node, acceptance, allocator) for node in nodes}
     resolved = policies.resolve({}, {}, {}, {})
-    found: list[str] = explain_pod("ns/p", resolved, demand, verdicts, view)["notes"]
-    return found
+    return values_of(explain_pod("ns/p", resolved, demand, verdicts, view))
 
 
 NAMED, MADE = {"resourceClaimName": "c"}, {"resourceClaimTemplateName": "t"}
+REVOKED = {"code": "ClaimWillBeReallocated", "claim": "gpu"}
 
 
 @pytest.mark.parametrize("reserved", [(), ("u",)], ids=["for nobody", "for the pod itself"])
 def test_a_note_says_that_an_unused_allocation_is_revoked_if_no_node_fits(
     reserved: tuple[str, ...],
 ) -> None:
-    assert unused(NAMED, reserved=reserved) == [
-        "claim gpu is allocated and no other pod uses it: as no node fits, the scheduler revokes "
-        "the allocation and allocates again, unless taints, node selectors or a lack of cpu or "
-        "memory keep the pod off the other nodes anyway"
-    ]
+    assert unused(NAMED, reserved=reserved) == [REVOKED]
 
 
 @pytest.mark.parametrize(
-    ("entry", "what"), [(NAMED, "ResourceClaim ns/c"), (MADE, "the pod")], ids=["named", "its own"]
+    ("entry", "claim"), [(NAMED, "ns/c"), (MADE, "")], ids=["named", "its own"]
 )
 def test_a_note_says_that_an_allocation_stays_if_no_other_node_is_tried(
-    entry: dict[str, str], what: str
+    entry: dict[str, str], claim: str
 ) -> None:
     assert unused(entry, cordoned="m") == [
-        "claim gpu is allocated and no other pod uses it, but the scheduler revokes that only if "
-        "it looks at a node where the claim cannot be used, and there is none: delete "
-        f"{what} and create it again to have it anew"
+        {"code": "ClaimStaysAllocated", "claim": "gpu", "resourceClaim": claim}
     ]
 
 
 def test_a_note_says_that_an_allocation_is_revoked_if_the_node_that_fits_is_cordoned() -> None:
-    (note,) = unused(NAMED, cordoned="n", device=1.0)
-    assert "the scheduler revokes the allocation" in note
+    assert unused(NAMED, cordoned="n", device=1.0) == [REVOKED]
 
 
 def test_there_is_no_note_about_an_allocation_that_fits_or_that_another_pod_uses() -> None:
@@ -249,30 +253,26 @@ def odd(_expression: str, device: DeviceView) -> Outcome:
     return protocol.would_abort("no such key: model") if device.id.device == "odd" else MATCH
 
 
-def notes(**devices: str) -> list[str]:
+def notes(**devices: str) -> list[Any]:
     """The notes about a pod, by the device of each node."""
     nodes = {name: b.node(name, pools=(b.pool(b.device(d)),)) for name, d in devices.items()}
     acceptance, allocator = Acceptance(POLICY.placement), Allocator(odd)
     verdicts = {name: judge(DEMAND, node, acceptance, allocator) for name, node in nodes.items()}
     view = b.view(*nodes.values(), pods={"ns/p": b.pod(b.gpu_pod())})
     resolved = Policies().resolve({}, {}, {}, {})
-    explained_pod: dict[str, Any] = explain_pod("ns/p", resolved, DEMAND, verdicts, view)
-    found: list[str] = explained_pod["notes"]
-    return found
+    return values_of(explain_pod("ns/p", resolved, DEMAND, verdicts, view))
 
 
 def test_a_note_names_the_node_whose_error_keeps_the_pod_off_all_others() -> None:
     (note,) = notes(n1="a", n2="odd", n3="b")
-    assert note == (
-        "node n2 can keep the pod off all other nodes: if the scheduler looks at it, its attempt "
-        "to place the pod ends in an error: k/r on gpu.example.com/n/odd: no such key: "
-        "model"
-    )
+    assert (note["code"], note["node"], note["others"]) == ("NodeEndsAttempt", "n2", 0)
+    assert note["cause"]["code"] == "SelectorFailed"
+    assert note["cause"]["device"] == f"{b.DRIVER}/n/odd"
 
 
 def test_the_note_names_the_first_of_several_nodes_with_errors() -> None:
     (note,) = notes(n1="a", n2="odd", n3="odd")
-    assert note.startswith("node n2 (and 1 more) can keep the pod off all other nodes: ")
+    assert (note["code"], note["node"], note["others"]) == ("NodeEndsAttempt", "n2", 1)
 
 
 def test_there_is_no_note_if_every_node_ends_in_an_error() -> None:

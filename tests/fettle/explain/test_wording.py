@@ -79,6 +79,12 @@ def test_every_reason_has_words_and_can_be_hashed() -> None:
 ALLOCATED, TAINTED = reasons.DeviceAllocated(), reasons.TaintedByRule(("xid",))
 NUMA, ROOT = "gpu.example.com/numa", "resource.kubernetes.io/pcieRoot"
 PAIRS = tuple((f"k/g{i}", f"k/n{i}") for i in range(4))
+GPU = "example.com/gpu"
+STAYS = (
+    "claim gpu is allocated and no other pod uses it, but the scheduler revokes that only if it "
+    "looks at a node where the claim cannot be used, and there is none: delete {} and create it "
+    "again to have it anew"
+)
 WORDS = [
     (
         reasons.TooFewDevices(("k/g",), 1, 8, (Obstacles(ALLOCATED, 6), Obstacles(TAINTED, 2))),
@@ -173,6 +179,115 @@ WORDS = [
         "k/g0 and k/n0, k/g1 and k/n1, k/g2 and k/n2: 3 groups requested, each with a common "
         f"value of {ROOT}, at most 2 available (values with free devices: "
         "3 for k/g0, 3 for k/n0, 2 for both)",
+    ),
+    (
+        reasons.PodGated(("a.example/x", "y")),
+        "the pod has scheduling gates (a.example/x, y): the scheduler does not look at it before "
+        "they are removed",
+    ),
+    (
+        reasons.ClaimsNotCreated(("gpu",)),
+        "the ResourceClaim for gpu has not been made from its template yet, for which the "
+        "scheduler waits: events of the pod say why, such as a quota",
+    ),
+    (
+        reasons.PodPlaced("n", True, True),
+        "the pod runs on n: the verdicts are for another pod like it, which gets claims of its own",
+    ),
+    (
+        reasons.PodHolds(
+            "", (reasons.HeldDevice(DEVICE, health(0.2)), reasons.HeldDevice(DEVICE, None))
+        ),
+        "for its extended resources it holds gpu.example.com/n1/gpu-0, Unhealthy (0.20): a fault; "
+        "gpu.example.com/n1/gpu-0, which is not published for this node",
+    ),
+    (
+        reasons.PodHolds("gpu", (reasons.HeldDevice(DEVICE, SOUND),), True),
+        "for its claim gpu it has admin access to gpu.example.com/n1/gpu-0, Healthy (1.00)",
+    ),
+    (
+        reasons.ClaimWillBeReallocated("gpu"),
+        "claim gpu is allocated and no other pod uses it: as no node fits, the scheduler revokes "
+        "the allocation and allocates again, unless taints, node selectors or a lack of cpu or "
+        "memory keep the pod off the other nodes anyway",
+    ),
+    (
+        reasons.ClaimStaysAllocated("gpu", "ns/c"),
+        STAYS.format("ResourceClaim ns/c"),
+    ),
+    (
+        reasons.ClaimStaysAllocated("gpu", ""),
+        STAYS.format("the pod"),
+    ),
+    (
+        reasons.NodeEndsAttempt("n2", 1, reasons.SelectorFailed("k/r", DEVICE, "no such key")),
+        "node n2 (and 1 more) can keep the pod off all other nodes: if the scheduler looks at it, "
+        "its attempt to place the pod ends in an error: "
+        "k/r on gpu.example.com/n1/gpu-0: no such key",
+    ),
+    (
+        reasons.TooFewAcceptableUnits(GPU, 7, 8, 8, Complaint.DEGRADED, health(0.5), 0.8),
+        f"{GPU}: 7 acceptable of 8, 8 requested; the worst is Degraded (0.50): a fault",
+    ),
+    (
+        reasons.RiskTooHigh(GPU, 7, 8, 1, 0.125, 0.1, health(0.2)),
+        f"{GPU}: 7 acceptable of 8 that the device plugin may give, 1 requested: a bad one at "
+        "12.5 %, more than 10 %; the worst is Unhealthy (0.20): a fault",
+    ),
+    (
+        reasons.DeviceDegraded(
+            "gpu/r", DEVICE, health(0.5), 0.8, passed_over=True, taint_would_help=True
+        ),
+        "gpu/r would get gpu.example.com/n1/gpu-0, which is Degraded (0.50): a fault; acceptable "
+        "devices exist here, but the scheduler would not take them: a DeviceTaintRule with effect "
+        "NoSchedule keeps it off those that are refused (the setting deviceTaints lets Fettle "
+        "write it)",
+    ),
+    (
+        reasons.DeviceRequirementNotMet("gpu/r", DEVICE, "driver 570 or later", passed_over=True),
+        "gpu/r would get gpu.example.com/n1/gpu-0, which does not meet the policy: driver 570 or "
+        "later; acceptable devices exist here, but the scheduler would not take them",
+    ),
+    (
+        reasons.TooFewAcceptableDevices(DEVICE, Complaint.UNHEALTHY, health(0.0), 0.8),
+        "which devices it would get is not decided, and there are not enough acceptable ones: "
+        "gpu.example.com/n1/gpu-0 is Unhealthy (0.00): a fault",
+    ),
+    (
+        reasons.BindingWouldBeAwaited("gpu", ("Ready",), (DEVICE,) * 4),
+        "claim gpu would wait for condition Ready of gpu.example.com/n1/gpu-0, "
+        "gpu.example.com/n1/gpu-0, gpu.example.com/n1/gpu-0, …",
+    ),
+    (
+        reasons.BindingWouldBeAwaited("gpu", ("Ready", "Up"), (DEVICE,)),
+        "claim gpu would wait for conditions Ready, Up of gpu.example.com/n1/gpu-0",
+    ),
+    (
+        reasons.NodeNotWhole(GPU, (), unnamed=1),
+        f"preferred: its other devices cannot serve pods that need all of its {GPU}: 1 withdrawn",
+    ),
+    (
+        reasons.NodeNotWhole(GPU, (reasons.BadDevice("n/c", "Unhealthy"),)),
+        f"preferred: its other devices cannot serve pods that need all of its {GPU}: "
+        "n/c is Unhealthy",
+    ),
+    (
+        reasons.Maintenance("MaintenancePlanned is True", begins_in_s=7200, runs_s=10800),
+        "the last choice: maintenance begins in 2 h, before a pod that runs for 3 h would end: "
+        "MaintenancePlanned is True",
+    ),
+    (
+        reasons.Maintenance("MaintenancePlanned is True"),
+        "the last choice: maintenance is under way: MaintenancePlanned is True",
+    ),
+    (
+        reasons.PodStuck(
+            StuckIn.CRASHING,
+            1767225720.0,
+            reasons.DeviceUnhealthy("gpu", DEVICE, health(0.0), 0.8, allocated=True),
+        ),
+        "stuck in CrashLoopBackOff since 2026-01-01 00:02:00 UTC: gpu is allocated "
+        "gpu.example.com/n1/gpu-0, which is Unhealthy (0.00): a fault",
     ),
     (
         reasons.RequestsDoNotFit(),

@@ -32,6 +32,7 @@ from fettle.model import (
     SourceKind,
     State,
     TaintRef,
+    reasons,
 )
 from fettle.model import EvidenceKind as EvidenceKind
 from fettle.scheduling.answers import Answers
@@ -237,7 +238,8 @@ def test_the_search_for_acceptable_devices_uses_the_tolerations_of_the_request()
     )
     assert not answer.fits
     (refusal,) = answer.refusals
-    assert "; acceptable devices exist here, but the scheduler would not take them" in text(refusal)
+    assert isinstance(refusal, reasons.DeviceUnhealthy)
+    assert refusal.passed_over
 
 
 def test_an_allocated_device_is_judged_by_the_tolerations_it_was_allocated_with() -> None:
@@ -425,6 +427,7 @@ def test_a_unit_is_judged_without_evidence_about_other_plugins() -> None:
     unit = UnitView("GPU-1", Health(0.02, State.UNHEALTHY, evidence=ill))
     plugins = {**swallows.plugins, b.RESOURCE: msgspec.structs.replace(plugin, units=(unit,))}
     answer = verdict(units(TRAINING, 8), msgspec.structs.replace(swallows, plugins=plugins))
-    assert tuple(texts(answer.refusals)) == (
-        f"{b.RESOURCE}: 7 acceptable of 8, 8 requested; the worst is Degraded (0.50): a fault",
-    )
+    (refusal,) = answer.refusals
+    assert isinstance(refusal, reasons.TooFewAcceptableUnits)
+    assert (refusal.acceptable, refusal.drawn, refusal.requested) == (7, 8, 8)
+    assert refusal.health.score == 0.5

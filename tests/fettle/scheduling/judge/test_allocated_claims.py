@@ -9,7 +9,7 @@ from fettle.cel.runtime.protocol import MATCH
 from fettle.dra import Profile
 from fettle.dra.allocator.features import Quirks
 from fettle.explain.wording import text, texts
-from fettle.model import BUILT_IN, Policies, State
+from fettle.model import BUILT_IN, Policies, State, reasons
 from fettle.scheduling.demand import demand_of
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claims import Allocator
@@ -200,4 +200,5 @@ def test_the_search_for_acceptable_devices_ignores_defects_of_old_kubernetes_ver
     answer = judge(demand, view.nodes["n"], Acceptance(BUILT_IN["inference"].placement), allocator)
     assert [choice.device.device for choice in answer.devices] == ["a"]
     (refusal,) = answer.refusals
-    assert "; acceptable devices exist here, but the scheduler would not take them" in text(refusal)
+    assert isinstance(refusal, reasons.DeviceUnhealthy)
+    assert refusal.passed_over

@@ -21,6 +21,7 @@ from fettle.dra import (
 from fettle.dra.claims import Constraint
 from fettle.explain.wording import text, texts
 from fettle.model import Policy, State, Unknown, reasons
+from fettle.model.reasons import Complaint
 from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claims import Allocator
@@ -41,12 +42,10 @@ def test_the_first_device_in_the_allocators_order_is_judged() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
     answer = verdict(request(TRAINING), node)
     assert not answer.fits
-    assert tuple(texts(answer.refusals)) == (
-        "gpu/r would get gpu.example.com/n/a, which is Degraded (0.50): a fault; acceptable "
-        "devices exist here, but the scheduler would not take them: a DeviceTaintRule with effect "
-        "NoSchedule keeps it off those that are refused (the setting deviceTaints lets Fettle "
-        "write it)",
-    )
+    (refusal,) = answer.refusals
+    assert isinstance(refusal, reasons.DeviceDegraded)
+    assert (refusal.request, refusal.device) == ("gpu/r", b.device("a").id)
+    assert (refusal.passed_over, refusal.taint_would_help) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +205,10 @@ def test_explanations_name_the_binding_conditions_a_claim_would_wait_for() -> No
     node = b.node(pools=(pool,))
     acceptance = Acceptance(INFERENCE.placement)
     explaining = Allocator(every_device, explains=True)
-    assert tuple(texts(judge(demand, node, acceptance, explaining).notes)) == (
-        "claim gpu would wait for condition Ready of "
-        "gpu.example.com/n/a, gpu.example.com/n/b, gpu.example.com/n/c, …",
-        "claim gpu would wait for conditions Ready, Up of gpu.example.com/n/e",
+    ready, both = tuple(b.device(name).id for name in "abcd"), (b.device("e").id,)
+    assert judge(demand, node, acceptance, explaining).notes == (
+        reasons.BindingWouldBeAwaited("gpu", ("Ready",), ready),
+        reasons.BindingWouldBeAwaited("gpu", ("Ready", "Up"), both),
     )
     assert judge(demand, node, acceptance, Allocator(every_device)).notes == ()
 
@@ -325,10 +324,9 @@ def test_an_undecided_allocation_is_refused_unless_enough_devices_are_acceptable
     closed = judged(TRAINING, *dead)
     assert not closed.fits
     assert why in text(closed.undecided[0])
-    assert tuple(texts(closed.refusals)) == (
-        "which devices it would get is not decided, and there are not enough acceptable ones: "
-        "gpu.example.com/n/0-0 is Unhealthy (0.00): a fault",
-    )
+    (refusal,) = closed.refusals
+    assert isinstance(refusal, reasons.TooFewAcceptableDevices)
+    assert (refusal.device.device, refusal.complaint) == ("0-0", Complaint.UNHEALTHY)
 
 
 def test_a_node_with_an_unclear_pool_is_not_refused_for_its_other_devices() -> None:

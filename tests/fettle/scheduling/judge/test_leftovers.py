@@ -57,10 +57,7 @@ def test_units_that_were_withdrawn_without_a_name_count_too() -> None:
     node = msgspec.structs.replace(whole, plugins={b.RESOURCE: plugin})
     answer = verdict(units(TRAINING), node)
     assert answer.score == HIGHEST_SCORE
-    assert texts(answer.notes) == [
-        f"preferred: its other devices cannot serve pods that need all of its {b.RESOURCE}: "
-        "1 withdrawn"
-    ]
+    assert answer.notes == (reasons.NodeNotWhole(b.RESOURCE, (), unnamed=1),)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +96,8 @@ def test_a_tainted_or_allocated_bad_device_is_named() -> None:
     for bad in (b.device("c", 0.1, taints=(taint,)), b.device("c", 0.1, allocated=True)):
         answer = verdict(request(TRAINING), dra(bad, b.device("a")))
         assert answer.score == HIGHEST_SCORE
-        assert texts(answer.notes) == [
-            f"preferred: its other devices cannot serve pods that need all of its {b.DRIVER}: "
-            f"{b.DRIVER}/n/c is Unhealthy"
-        ]
+        unhealthy = reasons.BadDevice(f"{b.DRIVER}/n/c", "Unhealthy")
+        assert answer.notes == (reasons.NodeNotWhole(b.DRIVER, (unhealthy,)),)
     held = msgspec.structs.replace(bad, health=b.health(0.0, held=True))
     (said,) = texts(verdict(request(TRAINING), dra(held, b.device("a"))).notes)
     assert said.endswith("n/c is held")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fettle.explain.wording import texts
 from fettle.model import (
     Family,
     Policy,
     Standing,
+    reasons,
 )
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.verdicts import LAST_SCORE
@@ -52,10 +52,8 @@ def test_a_node_whose_maintenance_begins_before_a_pod_ends_is_its_last_choice(
     long = verdict(asked("3h"), planned)
     assert long.fits
     assert long.score <= LAST_SCORE < verdict(asked("3h"), sound).score
-    (why,) = texts(long.notes)
-    assert why == (
-        "the last choice: maintenance begins in 2 h, before a pod that runs for 3 h would end: "
-        "MaintenancePlanned is True"
+    assert long.notes == (
+        reasons.Maintenance("MaintenancePlanned is True", begins_in_s=2 * HOUR, runs_s=10_800),
     )
     for runtime in ("2h", "10m"):
         short = verdict(asked(runtime), planned)
@@ -84,9 +82,7 @@ def test_work_that_is_under_way_comes_after_work_that_is_planned(
     answer = verdict(units(lasting(runtime, policy)), begun)
     assert answer.fits
     assert answer.score == 0 < verdict(units(lasting(runtime, policy)), planned).score
-    assert texts(answer.notes) == [
-        "the last choice: maintenance is under way: MaintenancePlanned is True"
-    ]
+    assert answer.notes == (reasons.Maintenance("MaintenancePlanned is True"),)
 
 
 def test_work_under_way_is_refused_by_a_policy_that_refuses_degraded_nodes() -> None:

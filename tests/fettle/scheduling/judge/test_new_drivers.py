@@ -7,7 +7,7 @@ import pytest
 
 from fettle.cluster import NewDriver, NodeView
 from fettle.explain.wording import texts
-from fettle.model import NewDriverPlacement, Policy
+from fettle.model import NewDriverPlacement, Policy, reasons
 from fettle.scheduling.judge.scores import CANARY_BONUS, HIGHEST_SCORE
 from fettle.scheduling.judge.verdicts import LAST_SCORE
 from tests.fettle import building as b
@@ -72,9 +72,7 @@ def test_maintenance_counts_more_than_a_new_driver() -> None:
     for what in (AVOID, PREFER):
         answer = verdict(units(minding(what)), begun)
         assert answer.score == 0
-        assert [*texts(answer.notes)] == [
-            "the last choice: maintenance is under way: MaintenancePlanned is True"
-        ]
+        assert answer.notes == (reasons.Maintenance("MaintenancePlanned is True"),)
 
 
 def test_a_node_that_is_refused_is_not_said_to_be_the_last_choice_or_preferred() -> None:

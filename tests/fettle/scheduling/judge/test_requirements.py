@@ -18,7 +18,7 @@ from fettle.config import BreakerSettings
 from fettle.dra import AllocatedDevice, Alternative, Claim, Request
 from fettle.explain.pods import explain_policy
 from fettle.explain.wording import text, texts
-from fettle.model import BUILT_IN, Placement, Policy, Requirement, Resolved
+from fettle.model import BUILT_IN, DeviceId, Placement, Policy, Requirement, Resolved, reasons
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units, WaitStage
 from fettle.scheduling.judge.verdicts import Verdict
@@ -77,9 +77,9 @@ async def test_a_device_that_does_not_meet_the_policy_keeps_the_pod_off_its_node
     found = await verdicts(answers, devices(RECENT), node("old", "535.1.2"), node("new", "570.1.2"))
     assert found["new"].fits
     assert not found["new"].undecided
-    assert tuple(texts(found["old"].refusals)) == (
-        f"gpu/r would get {b.DRIVER}/old/gpu-0, which does not meet the policy: "
-        "driver 570 or later",
+    device = DeviceId(b.DRIVER, "old", "gpu-0")
+    assert found["old"].refusals == (
+        reasons.DeviceRequirementNotMet("gpu/r", device, "driver 570 or later"),
     )
 
 
@@ -88,9 +88,8 @@ async def test_only_devices_that_the_scheduler_would_take_must_meet_the_policy(
 ) -> None:
     found = await verdicts(answers, devices(RECENT), node("n", "535.1.2", "570.1.2"))
     (refusal,) = found["n"].refusals
-    assert text(refusal).endswith(
-        "driver 570 or later; acceptable devices exist here, but the scheduler would not take them"
-    )
+    assert isinstance(refusal, reasons.DeviceRequirementNotMet)
+    assert (refusal.requirement, refusal.passed_over) == ("driver 570 or later", True)
     answers.publisher.publish(
         msgspec.structs.replace(b.view(node("n", "570.1.2", "535.1.2")), generation=2, basis=2),
         frozenset({"n"}),

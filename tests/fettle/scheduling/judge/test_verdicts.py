@@ -51,10 +51,11 @@ def test_a_draw_that_may_have_a_dead_unit_scores_well_below_a_sound_one(
 def test_a_risk_above_that_of_the_policy_is_refused() -> None:
     node = b.node(gpus=8, units={"GPU-a": 0.2})
     answer = verdict(units(TRAINING, 1), node)
-    assert text(answer.refusals[0]) == (
-        "example.com/gpu: 7 acceptable of 8 that the device plugin may give, 1 requested: a bad "
-        "one at 12.5 %, more than 10 %; the worst is Unhealthy (0.20): a fault"
-    )
+    (refusal,) = answer.refusals
+    assert isinstance(refusal, reasons.RiskTooHigh)
+    assert (refusal.acceptable, refusal.drawn, refusal.requested) == (7, 8, 1)
+    assert refusal.risk == pytest.approx(0.125)
+    assert refusal.max_risk == 0.1
     assert verdict(units(TRAINING, 1), b.node(gpus=11, units={"GPU-a": 0.2})).fits
     assert not verdict(units(TRAINING, 2), b.node(gpus=11, units={"GPU-a": 0.2})).fits
 
