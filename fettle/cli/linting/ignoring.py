@@ -13,7 +13,9 @@ from fettle.lint import RULES, Manifest, below
 ANNOTATION = "ignore-check.fettle.dev/"
 COMMENT = "fettle:ignore="
 _LONGEST = 300
-_BY_INVENTORY = frozenset(rule.id for rule in RULES if rule.inventory)
+_WITH_OTHERS = frozenset(("FTL035", "FTL036", "FTL039", "FTL044", "FTL055", "FTL057", "FTL101"))
+"""Rules that look at claims, classes, quotas or policies, too, which may be in other files."""
+_BY_INVENTORY = frozenset(rule.id for rule in RULES if rule.inventory) | _WITH_OTHERS
 
 
 class _Wish:

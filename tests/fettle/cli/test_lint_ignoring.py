@@ -49,7 +49,7 @@ def test_a_finding_with_a_reason_is_ignored(text: str) -> None:
             CLAIM.replace(COUNT, f"{COUNT}  # fettle:ignore=FTL010"),
             "<stdin>:13: to ignore FTL010 has no effect without a reason: write why",
         ),
-        (_annotated("why", "FTL036"), "<stdin>:8: to ignore FTL036 has no effect: the rule finds"),
+        (_annotated("why", "FTL033"), "<stdin>:8: to ignore FTL033 has no effect: the rule finds"),
         (_annotated("why", "FTL999"), "<stdin>:8: to ignore FTL999 has no effect: there is no su"),
         (
             CLAIM + "# fettle:ignore=FTL010: after it\n",
@@ -81,3 +81,19 @@ async def test_the_webhooks_rules_deny_whatever_an_object_asks_to_ignore() -> No
     manifest = Manifest(msgspec.yaml.decode(_annotated("please")))
     found = await Linter().lint(manifest, view_of([]))
     assert ("FTL010", Severity.DENY) in {(one.rule, one.severity) for one in found}
+
+
+def test_nothing_is_called_vain_for_what_other_files_may_hold() -> None:
+    """Whether a claim is of devices that only containers get depends on the claim."""
+    pod = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations: {ignore-check.fettle.dev/FTL036: a sidecar is injected and uses it}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimName: of-another-file}]
+  containers: [{name: main, image: x}]
+"""
+    ran = fettle("-", stdin=pod)
+    assert (ran.returncode, "has no effect" in ran.stderr) == (0, False), ran.stderr
