@@ -8,7 +8,7 @@ of one instance type or machine are built alike, so most of them tell how many t
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fettle.health import gpu_names
@@ -138,6 +138,8 @@ class Usual(NamedTuple):
     common: bool = True
 
 
+MOST_RESOURCES = 64
+"""Resources of a node that count for its peers. Its kubelet may name thousands."""
 FEW_PEERS = 3
 """Where at least so many peers have what a node has, it was meant to have less than before."""
 
@@ -165,6 +167,8 @@ class Peers:
         capacities changed."""
         before = self._of.pop(name, None)
         kind = self._kind_of(labels)
+        if capacities is not None and len(capacities) > MOST_RESOURCES:
+            capacities = {what: capacities[what] for what in sorted(capacities)[:MOST_RESOURCES]}
         after = (kind, capacities) if kind is not None and capacities is not None else None
         if before == after:
             if after is not None:
@@ -174,7 +178,7 @@ class Peers:
         concerned = {
             (kind, resource)
             for kind, counted in filter(None, (before, after))
-            for resource in (*counted, *(self._counts.get(kind, ()) if comes_or_goes else ()))
+            for resource in (*counted, *(self._near_half(kind) if comes_or_goes else ()))
         }
         expected = {one: self._usual(*one) for one in concerned}
         if before is not None:
@@ -206,6 +210,14 @@ class Peers:
         of, by_resource = len(self._names.get(kind, ())), self._counts.get(kind, {})
         found = {resource: _most(counts, of) for resource, counts in by_resource.items()}
         return {resource: usual for resource, usual in found.items() if usual is not None}
+
+    def _near_half(self, kind: Hashable) -> Iterator[str]:
+        """The resources that about half of all nodes of a kind have, or more: whether they are
+        common changes with each node that comes or goes."""
+        of = len(self._names.get(kind, ()))
+        for resource, counts in self._counts.get(kind, {}).items():
+            if 2 * counts.total() >= of:
+                yield resource
 
     def _usual(self, kind: Hashable, resource: str) -> Usual:
         """As far as anybody goes by it: `FEW_PEERS` are as good as more."""

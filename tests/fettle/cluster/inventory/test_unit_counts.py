@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds
 from fettle.cluster.inventory.unit_counts import (
     KIND_LABELS,
+    MOST_RESOURCES,
     Peers,
     candidate_resources,
     expected_units,
@@ -203,6 +204,16 @@ def test_nodes_of_whose_peers_something_else_is_to_be_expected_are_named(
         labels_of[name] = labels
         after = usual()
         assert {n for n in before.keys() - {name} if after[n] != before[n]} <= told
+
+
+def test_a_node_that_names_thousands_of_resources_costs_its_peers_little() -> None:
+    peers, labels = Peers(), {KIND_LABELS[0]: "x"}
+    peers.put("rogue", labels, {f"example.com/{n}": 8 for n in range(5000)})
+    assert len(peers.usual(labels)) == MOST_RESOURCES
+    peers.put("a", labels, {GPU: 8})
+    peers.put("b", labels, {GPU: 8})
+    assert peers.put("c", labels, {GPU: 8}) == {"rogue", "a", "b", "c"}
+    assert peers.usual(labels)[GPU] == (8, 3, True)
 
 
 P5 = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
