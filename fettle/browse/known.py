@@ -42,8 +42,9 @@ class Known(NamedTuple):
     why no pod of a controller will ever run. `extra_problems` are what keeps other parts of the
     process from being ready, and `notes` what else `/readyz?verbose` shows; of these,
     `caller_notes` are about who calls a listener, or should, and `object_notes` about rules about
-    objects. `is_steward`: the settings of what a steward does are those that count. `asked`: by
-    role, when it was last asked. `leader`: of the stewards; None where none runs here.
+    objects. `is_steward`: the settings of what a steward does are those that count.
+    `last_requests`: by role, of those who asked it. `leader`: of the stewards; None where none runs
+    here.
     """
 
     answers: Answers
@@ -59,7 +60,7 @@ class Known(NamedTuple):
     object_notes: Callable[[], list[str]] = list
     is_steward: bool = True
     roles: Collection[str] = ()
-    asked: Callable[[], Mapping[str, LastRequests]] = dict
+    last_requests: Callable[[], Mapping[str, LastRequests]] = dict
     certificates: Callable[[], list[CertificateEnd]] = list
     leader: Callable[[], Leader | None] = lambda: None
 
@@ -120,7 +121,7 @@ class Known(NamedTuple):
 
     async def mechanisms(self) -> list[dict[str, Any]]:
         """Which mechanisms keep pods off bad devices here."""
-        last, names = self.asked().get("extender"), self.settings.scheduler.names
+        last, names = self.last_requests().get("extender"), self.settings.scheduler.names
         asked, answers = None if last is None else last.was_called, self.answers
         view = answers.view
         found = await run_within(lambda: describe_mechanisms(view, answers.policies, names, asked))

@@ -195,7 +195,7 @@ class HeadlineHandlers:
                 "problems": known.unready(),
                 "unseen": readiness.unseen(answers.publisher.sources.values()),
                 "roles": sorted(known.roles),
-                "asked": {role: last.ages_s() for role, last in known.asked().items()},
+                "asked": {role: last.ages_s() for role, last in known.last_requests().items()},
                 "callers": known.caller_notes(),
                 "quarantined": len(view.quarantined),
             }

@@ -58,7 +58,7 @@ class Probes:
                     for why in dict.fromkeys(known.problems())
                 ],
                 "asked": {role: False for role in known.roles if role != "steward"}
-                | {role: last.was_called for role, last in known.asked().items()},
+                | {role: last.was_called for role, last in known.last_requests().items()},
                 "denied": sum(DENIED in text for text in said),
             }
         )

@@ -62,7 +62,7 @@ def _process(known: Known) -> dict[str, Any]:
         "problems": [*map(_readable, dict.fromkeys(known.problems()))],
         "roles": sorted(known.roles),
         # By role, how many seconds ago what was asked; `null`: never.
-        "asked": {role: last.ages_s() for role, last in known.asked().items()},
+        "asked": {role: last.ages_s() for role, last in known.last_requests().items()},
         # What is odd about them.
         "callers": known.caller_notes(),
         # Of the stewards: its `name`, and whether it is `here`.

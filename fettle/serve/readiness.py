@@ -27,8 +27,8 @@ class Readiness:
         self.problems: list[Callable[[], str]] = [lambda: self.opening, self._no_view]
         self.notes: list[Callable[[], list[str]]] = []
         self.caller_notes: list[Callable[[], list[str]]] = []
-        self.asked: dict[str, LastRequests] = {}
-        """By role: when it was last asked."""
+        self.last_requests: dict[str, LastRequests] = {}
+        """By role."""
         self.leader: Callable[[], Leader | None] = lambda: None
         self._problem_now = ""
         self._problem_until = 0.0
@@ -38,18 +38,18 @@ class Readiness:
         return [why for problem in self.problems if (why := problem())]
 
     def current_notes(self) -> list[str]:
-        asked = [last.note() for last in self.asked.values()]
+        called = [last.note() for last in self.last_requests.values()]
         return [
             *(note for notes in self.notes for note in notes()),
-            *asked,
+            *called,
             *self.current_caller_notes(),
         ]
 
     def current_caller_notes(self) -> list[str]:
         return [note for notes in self.caller_notes for note in notes()]
 
-    def who_is_asked(self) -> Mapping[str, LastRequests]:
-        return self.asked
+    def current_last_requests(self) -> Mapping[str, LastRequests]:
+        return self.last_requests
 
     def current_leader(self) -> Leader | None:
         return self.leader()

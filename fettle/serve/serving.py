@@ -509,7 +509,7 @@ class Runtime:
             object_notes=self._object_notes,
             is_steward="steward" in self._options.roles,
             roles=self._options.roles,
-            asked=self._readiness.who_is_asked,
+            last_requests=self._readiness.current_last_requests,
             certificates=self._certificates.ends,
             leader=self._readiness.current_leader,
         )
@@ -561,7 +561,7 @@ class Runtime:
             lambda pod: answers.mode_of(pod) is Mode.OBSERVE,
         )
         self._readiness.caller_notes.append(misconfiguration.notes)
-        self._readiness.asked["extender"] = misconfiguration.last
+        self._readiness.last_requests["extender"] = misconfiguration.last
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
         return _Callers(metrics, misconfiguration)
 
@@ -628,7 +628,7 @@ class Runtime:
         self, source: _Source, engine: SelectorEngine, recorder: Recorder, *, to_strangers: bool
     ) -> web.Application:
         settings, last = self._settings, last_reviews()
-        self._readiness.asked["webhook"] = last
+        self._readiness.last_requests["webhook"] = last
         self._readiness.caller_notes.append(lambda: [_ANYBODY] if to_strangers else [])
         return make_webhook(
             self._publisher,

@@ -67,7 +67,7 @@ class Shown:
             registry=self.registry,
             recorder=self.recorder,
             recoveries=fleet.inventory,
-            asked=lambda: {"extender": lately()},
+            last_requests=lambda: {"extender": lately()},
             caller_notes=lambda: [f"extender: refused {ATTACK}"],
         )
         self.asked: list[str] = []

@@ -56,7 +56,7 @@ class Poller:
     def __init__(
         self,
         settings: PrometheusSettings,
-        asked: Mapping[str, metrics.MetricQuery],
+        queries: Mapping[str, metrics.MetricQuery],
         send: Callable[[Finding], Awaitable[None]],
         publisher: Publisher,
         measuring: Measuring,
@@ -66,7 +66,7 @@ class Poller:
     ) -> None:
         """`clock` is compared with the server's, in Unix seconds; `elapsed` never goes back."""
         self._settings = settings
-        self._asked = asked
+        self._queries = queries
         self._send = send
         self._publisher = publisher
         self._measuring = measuring
@@ -121,7 +121,7 @@ class Poller:
         """This process is the one that asks."""
         self._measuring.begin(polls=True, now=self._clock())
         self._polls = True
-        self._answered_at = dict.fromkeys(self._asked, self._elapsed())
+        self._answered_at = dict.fromkeys(self._queries, self._elapsed())
         self._complete_until.clear()
 
     async def round(self, at: float | None = None) -> None:
@@ -144,9 +144,11 @@ class Poller:
 
     async def _ask(self, asking: "_Round") -> None:
         await self._look_for_metrics(asking)
-        here = [one for one in self._asked.values() if _is_present(one, self._present)]
+        here = [one for one in self._queries.values() if _is_present(one, self._present)]
         self._absent = tuple(
-            one.row.name for one in self._asked.values() if one not in here and _is_known(one, here)
+            one.row.name
+            for one in self._queries.values()
+            if one not in here and _is_known(one, here)
         )
         gate = asyncio.Semaphore(AT_ONCE)
 
@@ -157,7 +159,7 @@ class Poller:
                 await self._send(found)
 
         async with asyncio.TaskGroup() as group:
-            for one in self._asked.values():
+            for one in self._queries.values():
                 is_due = self._elapsed() >= self._rests_until.get(one.row.name, 0.0)
                 if is_due and (one in here or one.row.name.endswith(metrics.MISSING)):
                     group.create_task(ask(one))
@@ -168,9 +170,9 @@ class Poller:
         now = self._elapsed()
         if not 0 <= now - self._counted_at < COUNT_S:
             self._present, self._counted_at = frozenset(), now
-        names = {n for one in self._asked.values() for group in one.names for n in group}
-        if asked := names - self._present:
-            self._present |= await asking.present(metrics.presence(asked))
+        names = {n for one in self._queries.values() for group in one.names for n in group}
+        if unknown := names - self._present:
+            self._present |= await asking.present(metrics.presence(unknown))
 
     async def _found(self, asking: "_Round", one: metrics.MetricQuery) -> Measured | None:
         rule = one.row.name
@@ -301,7 +303,7 @@ class Poller:
         if not self._polls:
             return []
         found = [
-            f"metrics: {f'rule {rule}: ' if rule in self._asked else ''}{why}"
+            f"metrics: {f'rule {rule}: ' if rule in self._queries else ''}{why}"
             for rule, why in sorted(self._problems.items())
         ]
         found += [f"metrics: {note}" for note in self._measuring.notes(alerts=False)]

@@ -68,7 +68,7 @@ class WorkloadFeed:
         self._find = find
         self._kinds = kinds
         self._clock = clock
-        self._asked: LRUCache[str, float] = LRUCache(MOST_KNOWN)
+        self._requested_at: LRUCache[str, float] = LRUCache(MOST_KNOWN)
         self._waiting: dict[str, core.Pod] = {}
         """By the identity of the controller: one of its pods. The first waits longest."""
         self._came = asyncio.Event()
@@ -144,14 +144,14 @@ class WorkloadFeed:
         self._came.clear()
 
     def _is_due(self, pod: core.Pod) -> bool:
-        asked = self._asked.get(pod.metadata.controller_identity)
-        return asked is None or self._clock() >= asked + ASK_AGAIN_S
+        last = self._requested_at.get(pod.metadata.controller_identity)
+        return last is None or self._clock() >= last + ASK_AGAIN_S
 
     async def _ask(self, pod: core.Pod) -> None:
         """Raises ClusterError while the API server gives no answer."""
         identity = pod.metadata.controller_identity
         found = await self._inherited(pod.metadata)
-        self._asked[identity] = self._clock()
+        self._requested_at[identity] = self._clock()
         self._waiting.pop(identity, None)
         await self._find(Inheritance(identity, found))
 

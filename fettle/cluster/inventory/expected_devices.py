@@ -249,9 +249,9 @@ _STATES, _DONE = (_MIG_STATE, _VGPU_STATE, _DCM_STATE), "success"
 def changes(labels: Mapping[str, str]) -> Mapping[str, str]:
     """What labels say of MIG devices, vGPUs or partitions of AMD's GPUs that are being made, or
     could not be: then others are to be expected than before. Nothing if none are."""
-    asked = labels.get(_MIG_CONFIG, _MIG_OFF) != _MIG_OFF
+    wanted = labels.get(_MIG_CONFIG, _MIG_OFF) != _MIG_OFF
     said = {key: labels[key] for key in _STATES if key in labels}
-    if asked:
+    if wanted:
         said.setdefault(_MIG_STATE, "")
     if _DCM_PROFILE in labels:
         said.setdefault(_DCM_STATE, "")

@@ -546,13 +546,13 @@ class Inventory:
         amounts = (status.allocatable, status.capacity) if status is not None else ()
         counts = [units_of((amount or {}).get(resource, 0)) for amount in amounts]
         has = next(filter(None, counts), 0)
-        asked = dict(device_units(refused)).get(resource, 0)
+        wanted = dict(device_units(refused)).get(resource, 0)
         held = sum(
             dict(device_units(pod)).get(resource, 0)
             for key in self._nodes.pods_on(refused.node_name)
             if (pod := self._stores.pods.get(key)) is not None and _may_hold_units(pod)
         )
-        return 0 < has < held + asked
+        return 0 < has < held + wanted
 
     def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
         old = self._stores.of(kind).pop(key, None)

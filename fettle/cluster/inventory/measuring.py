@@ -28,7 +28,7 @@ MISSED = ", while metrics were not asked for"
 
 
 class Measuring:
-    """`asked`: the rules that Prometheus is asked by, `alerted`: those that alerts may stand for;
+    """`queries`: the rules that Prometheus is asked by, `alerted`: those that alerts may stand for;
     none where that is switched off."""
 
     def __init__(
@@ -37,12 +37,12 @@ class Measuring:
         stores: Stores,
         devices: Devices,
         deliver: Callable[[SignalReport, float], None],
-        asked: Mapping[str, metrics.MetricQuery],
+        queries: Mapping[str, metrics.MetricQuery],
         alerted: Mapping[str, metrics.MetricQuery],
         evidence: metrics.MetricEvidence,
     ) -> None:
         self._ledger = book.ledger
-        self._asked = asked
+        self._queries = queries
         self._alerted = alerted
         self._deliver = deliver
         self._evidence = evidence
@@ -68,11 +68,11 @@ class Measuring:
 
     def forget_all(self, now: float) -> None:
         """Nobody asks for metrics: what was remembered of them fades."""
-        if not (self._asked or self._alerted):
+        if not (self._queries or self._alerted):
             self._leave(lambda _: True, now)
 
     def _rules_of(self, metric_source: metrics.MetricSource) -> Mapping[str, metrics.MetricQuery]:
-        return self._alerted if metric_source.alert else self._asked
+        return self._alerted if metric_source.alert else self._queries
 
     def _is_taken_back(self, metric_source: metrics.MetricSource) -> bool:
         rules = self._rules_of(metric_source)
@@ -94,16 +94,16 @@ class Measuring:
         return any(topic.latched for topic in self._ledger.standing(reporter))
 
     def measure(self, found: Measured, now: float) -> None:
-        asked, metric_source = self._asked.get(found.rule), metrics.MetricSource(found.rule)
-        if asked is None:
+        query, metric_source = self._queries.get(found.rule), metrics.MetricSource(found.rule)
+        if query is None:
             return
         self._foreign.pop(metric_source, None)
-        placed = self._locate(asked, found.samples)
+        placed = self._locate(query, found.samples)
         self._located.pop(found.rule, None)
-        said_by, unplaced = self._by_reporter(asked, metric_source, found.samples, placed, now)
-        self._add_missed(asked, metric_source, found.missed, said_by, now)
-        kept, odd = self._placed(asked, found.kept), self._placed(asked, found.odd)
-        present = self._placed(asked, found.present or ())
+        said_by, unplaced = self._by_reporter(query, metric_source, found.samples, placed, now)
+        self._add_missed(query, metric_source, found.missed, said_by, now)
+        kept, odd = self._placed(query, found.kept), self._placed(query, found.odd)
+        present = self._placed(query, found.present or ())
         self._unplaced.pop(found.rule, None)
         if unplaced:
             self._unplaced[found.rule] = len(unplaced), _shown(unplaced[0])
@@ -113,7 +113,7 @@ class Measuring:
             if not found.complete:
                 stays = self._ledger.reported_by(reporter)
             said = self._with_kept(
-                asked, reporter, said_by.get(reporter, {}), stays, latched_only=found.complete
+                query, reporter, said_by.get(reporter, {}), stays, latched_only=found.complete
             )
             if self._is_said(reporter, said):
                 continue
@@ -132,7 +132,7 @@ class Measuring:
 
     def _add_missed(
         self,
-        asked: metrics.MetricQuery,
+        query: metrics.MetricQuery,
         metric_source: metrics.MetricSource,
         missed: tuple[Sample, ...],
         said_by: defaultdict[ReporterId, dict[Subject, Evidence]],
@@ -140,9 +140,9 @@ class Measuring:
     ) -> None:
         """What began while nobody asked, where it is latched and nobody knows of it. Where anything
         was repaired on the node within the day, it may be from before that."""
-        placed = self._locate(asked, missed)
-        self._located.pop(asked.row.name, None)
-        found, _ = self._by_reporter(asked, metric_source, missed, placed, now)
+        placed = self._locate(query, missed)
+        self._located.pop(query.row.name, None)
+        found, _ = self._by_reporter(query, metric_source, missed, placed, now)
         for reporter, evidence in found.items():
             known = said_by.get(reporter, {}).keys() | self._ledger.reported_by(reporter)
             repaired_at = self._ledger.repairs.last_on(NodeId(reporter.node))
@@ -158,14 +158,14 @@ class Measuring:
         self._places.refresh()
         for alert in alerts:
             pause()
-            if (asked := self._alerted.get(alert.rule)) is not None:
+            if (query := self._alerted.get(alert.rule)) is not None:
                 self._report_alert(
-                    asked, metrics.MetricSource(alert.rule, alert.fingerprint), alert, now
+                    query, metrics.MetricSource(alert.rule, alert.fingerprint), alert, now
                 )
 
     def _report_alert(
         self,
-        asked: metrics.MetricQuery,
+        query: metrics.MetricQuery,
         metric_source: metrics.MetricSource,
         alert: Alert,
         now: float,
@@ -174,17 +174,17 @@ class Measuring:
         self._foreign.pop(metric_source, None)
         said_by: Mapping[ReporterId, Mapping[Subject, Evidence]] = {}
         if alert.fires:
-            place = metrics.place(alert.sample, asked.exporter, self._places)
-            said_by, lost = self._by_reporter(asked, metric_source, (alert.sample,), (place,), now)
+            place = metrics.place(alert.sample, query.exporter, self._places)
+            said_by, lost = self._by_reporter(query, metric_source, (alert.sample,), (place,), now)
             if lost:
                 self._lost[metric_source] = alert
                 return  # what it said before, while its device was known, stands
         for reporter in sorted(said_by.keys() | self._reporters(metric_source)):
-            said = self._with_kept(asked, reporter, said_by.get(reporter, {}), _NOTHING)
+            said = self._with_kept(query, reporter, said_by.get(reporter, {}), _NOTHING)
             if self._is_said(reporter, said):
                 continue
             # A query that gives a device no more does not say that it was repaired.
-            ends = asked.row.gone_is_over or said or not self._latched_by(reporter)
+            ends = query.row.gone_is_over or said or not self._latched_by(reporter)
             settled = frozenset((metric_source.source,)) if ends else frozenset()
             self._deliver(SignalReport(reporter, tuple(said.values()), settled=settled), now)
 
@@ -194,8 +194,8 @@ class Measuring:
         found = 0
         for alert in alerts:
             pause()
-            asked = self._alerted.get(alert.rule)
-            known = asked is not None and metrics.place(alert.sample, asked.exporter, self._places)
+            query = self._alerted.get(alert.rule)
+            known = query is not None and metrics.place(alert.sample, query.exporter, self._places)
             reported = self._reporters(metrics.MetricSource(alert.rule, alert.fingerprint))
             found += bool(reported or (known and known[1]))
         return found
@@ -209,23 +209,23 @@ class Measuring:
         reporters = self._reporters(metrics.MetricSource(rule))
         reported = {name: set(self._ledger.reported_by(name)) for name in reporters}
         if reported:
-            asked = self._asked[rule]
-            for sample, (node, subjects) in zip(samples, self._locate(asked, samples), strict=True):
+            query = self._queries[rule]
+            for sample, (node, subjects) in zip(samples, self._locate(query, samples), strict=True):
                 pause()
-                reported.get(self._reporter(asked, sample, node), set()).difference_update(subjects)
+                reported.get(self._reporter(query, sample, node), set()).difference_update(subjects)
         return frozenset().union(*reported.values())
 
-    def _locate(self, asked: metrics.MetricQuery, samples: tuple[Sample, ...]) -> "list[Place]":
+    def _locate(self, query: metrics.MetricQuery, samples: tuple[Sample, ...]) -> "list[Place]":
         """What each series is about."""
-        known = self._located.get(asked.row.name)
+        known = self._located.get(query.row.name)
         if known is not None and known[0] is samples:
             return known[1]
         self._places.refresh()
         found = []
         for sample in samples:
             pause()
-            found.append(metrics.place(sample, asked.exporter, self._places))
-        self._located[asked.row.name] = samples, found
+            found.append(metrics.place(sample, query.exporter, self._places))
+        self._located[query.row.name] = samples, found
         return found
 
     def unmeasure(self, rule: str, alert: str, now: float) -> None:
@@ -285,7 +285,7 @@ class Measuring:
 
     def _by_reporter(
         self,
-        asked: metrics.MetricQuery,
+        query: metrics.MetricQuery,
         metric_source: metrics.MetricSource,
         samples: Iterable[Sample],
         placed: "Iterable[Place]",
@@ -300,11 +300,11 @@ class Measuring:
             if not subjects:
                 unplaced.append(sample)
             for subject in subjects:
-                one = self._evidence.of(asked, sample, subject, node, now, metric_source)
+                one = self._evidence.of(query, sample, subject, node, now, metric_source)
                 if one is None:
                     continue
-                if one.reporting_namespace and not asked.row.is_tenant_caused:
-                    foreign.add(self._evidence.word_of(asked, sample))
+                if one.reporting_namespace and not query.row.is_tenant_caused:
+                    foreign.add(self._evidence.word_of(query, sample))
                 said = found[one.reporter]
                 if subject not in said or said[subject].weight < one.weight:
                     said[subject] = one
@@ -313,19 +313,19 @@ class Measuring:
         return found, unplaced
 
     def _placed(
-        self, asked: metrics.MetricQuery, samples: Iterable[Sample]
+        self, query: metrics.MetricQuery, samples: Iterable[Sample]
     ) -> dict[ReporterId, frozenset[Subject]]:
         """By reporter: nobody's series end or keep what another one's told."""
         found: dict[ReporterId, set[Subject]] = defaultdict(set)
         for sample in samples:
             pause()
-            node, subjects = metrics.place(sample, asked.exporter, self._places)
-            found[self._reporter(asked, sample, node)].update(subjects)
+            node, subjects = metrics.place(sample, query.exporter, self._places)
+            found[self._reporter(query, sample, node)].update(subjects)
         return {name: frozenset(subjects) for name, subjects in found.items()}
 
-    def _reporter(self, asked: metrics.MetricQuery, sample: Sample, node: str) -> ReporterId:
-        metric_source = metrics.MetricSource(asked.row.name)
-        return metrics.reporter_of(metric_source, node, self._evidence.word_of(asked, sample))
+    def _reporter(self, query: metrics.MetricQuery, sample: Sample, node: str) -> ReporterId:
+        metric_source = metrics.MetricSource(query.row.name)
+        return metrics.reporter_of(metric_source, node, self._evidence.word_of(query, sample))
 
     def _is_said(self, reporter: ReporterId, said: Mapping[Subject, Evidence]) -> bool:
         """Whether it stands already, and nothing else that the reporter said is left."""
@@ -338,7 +338,7 @@ class Measuring:
 
     def _with_kept(
         self,
-        asked: metrics.MetricQuery,
+        query: metrics.MetricQuery,
         reporter: ReporterId,
         said: Mapping[Subject, Evidence],
         stays: Set[Subject],
@@ -353,7 +353,7 @@ class Measuring:
             if now is None:
                 if before.subject in stays and (topic.latched or not latched_only):
                     found[before.subject] = before
-            elif _is_hardly_changed(before, now, exactly=bool(asked.row.xid)):
+            elif _is_hardly_changed(before, now, exactly=bool(query.row.xid)):
                 found[before.subject] = before
         return found
 

@@ -184,7 +184,7 @@ async def test_the_headline_has_by_role_how_long_ago_it_was_asked_and_notes_abou
     last.at["filter"] = time.perf_counter()
     shown = known(
         answers(b.view()),
-        asked=lambda: {"extender": last},
+        last_requests=lambda: {"extender": last},
         notes=lambda: ["extender: a sentence about something else"],
         caller_notes=lambda: ["extender: asked in vain for /bind"],
     )

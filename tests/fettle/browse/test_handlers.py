@@ -118,7 +118,7 @@ async def test_the_status_tells_how_the_process_is_and_who_asks_it() -> None:
         answers,
         silent_after(20),
         roles=("extender",),
-        asked=lambda: {"extender": last},
+        last_requests=lambda: {"extender": last},
         certificates=lambda: [CertificateEnd("extender", "server", 2e9)],
         leader=lambda: Leader("other-1", here=False),
     )
