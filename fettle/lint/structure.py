@@ -193,8 +193,10 @@ def mistakes_in_structure(manifest: Manifest, customs: Customs | None = None) ->
         yield from _of_type(manifest.root, whole)
         return
     known = shipped_customs() if customs is None else customs
+    said: set[tuple[str, str]] = set()
     if whole := known.type_of(manifest.api_version, manifest.kind):
         for finding in _of_type(manifest.root, whole, known):
+            said.add((finding.rule, finding.field))
             yield _of_custom(finding, known.source_of(whole))
     elif manifest.root.raw("metadata"):
         for finding in _of_type(manifest.root.at("metadata"), _METADATA):
@@ -213,7 +215,7 @@ def mistakes_in_structure(manifest: Manifest, customs: Customs | None = None) ->
                 for finding in _checked(beside.at("spec"), type):
                     yield _in_template(finding, manifest)
     for spec in manifest.specs_by_form:
-        yield from _by_form(spec)
+        yield from (one for one in _by_form(spec) if (one.rule, one.field) not in said)
 
 
 def _by_form(spec: Field) -> Iterator[Finding]:

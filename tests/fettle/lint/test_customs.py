@@ -1,5 +1,6 @@
 """Custom resources are checked by their definitions: those that are shipped or that users name."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,24 @@ def test_a_definition_among_the_files_may_be_older_than_that_of_the_cluster(tmp_
     both = f"{yaml.safe_dump(DEFINITION)}---\n{made}"
     assert [f["severity"] for f in findings("-", stdin=both)] == ["Warn"]
     assert [f["severity"] for f in findings("-", "--crds", str(tmp_path), stdin=made)] == ["Deny"]
+
+
+def test_a_field_of_pods_is_told_once_where_a_definition_has_it_too() -> None:
+    """The definition says it surely; without one it is known by the form of the template."""
+    container = {"type": "object", "properties": {"name": {"type": "string"}}}
+    pods = {
+        "type": "object",
+        "properties": {"containers": {"type": "array", "items": container}},
+    }
+    template = {"type": "object", "properties": {"spec": pods}}
+    defined = deepcopy(DEFINITION)
+    schema = defined["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"] = {"type": "object", "properties": {"template": template}}
+    made = gang(template={"spec": {"containers": [{"name": "a", "imgae": "x"}], "priorityClas": 1}})
+    for customs, severity in ((customs_with([defined]), "Deny"), (None, "Warn")):
+        found = list(mistakes_in_structure(Manifest(made), customs))
+        of_image = [f for f in found if f.field.endswith("imgae")]
+        assert [f.severity for f in of_image] == [severity]
 
 
 def test_a_misspelt_kind_of_a_defined_group_is_found(tmp_path: Path) -> None:
