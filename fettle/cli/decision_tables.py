@@ -110,10 +110,10 @@ def _table(found: list[dict[str, Any]], *, wide: bool) -> Any:
     if wide:
         names = ("TIME", "VERB", "OBJECT", "POLICY", "MODE", "DECIDED", "WHY", "BOUND TO", "NOW")
     else:
-        names = ("AGE", "VERB", "OBJECT", "DECIDED", "NOW", "WHY")
+        names = ("AGE", "VERB", "OBJECT", "DECIDED", "NODES", "TIMES", "NOW", "WHY")
     table = new_table(*names)
     for one in found:
-        cells = _cells(one)
+        cells = _cells(one, wide=wide)
         table.add_row(*(escape(cells[name]) for name in names))
     return table
 
@@ -122,7 +122,7 @@ def _object(one: dict[str, Any]) -> str:
     return f"{one.get('kind', 'Pod').lower()} {one['key']}"
 
 
-def _cells(one: dict[str, Any]) -> dict[str, str]:
+def _cells(one: dict[str, Any], *, wide: bool) -> dict[str, str]:
     kind = one.get("kind", "Pod")
     name = one["key"] if kind == "Pod" else f"{kind} {one['key']}"
     owner = f" ({one['owner']})" if one.get("owner") else ""
@@ -133,7 +133,9 @@ def _cells(one: dict[str, Any]) -> dict[str, str]:
         "OBJECT": name + owner,
         "POLICY": one.get("policy", ""),
         "MODE": one.get("mode", "enforce"),
-        "DECIDED": decided(one),
+        "DECIDED": decided(one) if wide else _word(one),
+        "NODES": _of_nodes(one),
+        "TIMES": str(one["count"]) if one.get("count", 1) > 1 else "",
         "WHY": why(one),
         "BOUND TO": (one.get("placed") or {}).get("node", ""),
         "NOW": became(one),
@@ -150,17 +152,27 @@ def decision_line(one: dict[str, Any]) -> str:
 
 def decided(one: dict[str, Any]) -> str:
     """What was decided, of how many nodes, and how often."""
-    word = "would write" if one["decided"] == "wouldWrite" else one["decided"]
+    nodes = ""
+    if of_nodes := _of_nodes(one):
+        nodes = f"{' to' if one['decided'] == 'narrowed' else ''} {of_nodes} nodes"
+    times = f", {one['count']} times" if one.get("count", 1) > 1 else ""
+    return f"{_word(one)}{nodes}{times}"
+
+
+def _word(one: dict[str, Any]) -> str:
+    word = "would write" if one["decided"] == "wouldWrite" else str(one["decided"])
     if one.get("mode") in _WOULD and word in ("refused", "narrowed", "denied", "injected"):
         steers = one["mode"] == "steer" and word == "injected"
         word = word if steers else f"would be {word}"
-    nodes = ""
-    if asked := one.get("nodes"):
-        refused = one.get("refused", 0)
-        left = f"{' to' if one['decided'] == 'narrowed' else ''} {asked - refused}"
-        nodes = f"{f' {refused}' if one['decided'] == 'refused' else left} of {asked} nodes"
-    times = f", {one['count']} times" if one.get("count", 1) > 1 else ""
-    return f"{word}{nodes}{times}"
+    return word
+
+
+def _of_nodes(one: dict[str, Any]) -> str:
+    """Of how many nodes how many were refused, or else were left; "" if it is about none."""
+    asked, refused = one.get("nodes", 0), one.get("refused", 0)
+    if not asked:
+        return ""
+    return f"{refused if one['decided'] == 'refused' else asked - refused} of {asked}"
 
 
 def why(one: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from fettle.cli.decision_tables import decision_line
 from fettle.cli.printing import (
     MOST_NAMED,
     badness,
+    first,
     grouped,
     is_well,
     lowered,
@@ -32,6 +33,10 @@ _COLOURS = {"fits": "green", "undecided": "yellow", "refused": "red", "no fit": 
 """By verdict, in the order of the table: where the pod may go, then why it may not."""
 _SAID_ABOVE = frozenset(("PodHolds", "PodPlaced", "NotEnforced"))
 """Notes about a pod that has a node, or about the mode: another line says the same."""
+
+
+MOST_HELD = 2
+"""Devices of a pod, and reasons against them, that are told without evidence."""
 
 
 class Extent(NamedTuple):
@@ -77,7 +82,8 @@ def print_pod(data: dict[str, Any], wanted: Extent, out: Any = None) -> None:
         return
     answer = data.get("answer") or conclusion(data)  # a server of before concludes nothing
     said = _of_one(data, wanted.node) if wanted.node else answer["text"]
-    out.print(f"[bold]{escape(typed(said))}[/]")
+    shown = typed(said)  # a command in it is not broken
+    out.print(f"[bold]{escape(shown)}[/]", soft_wrap="`" in shown)
     if wanted.summary:
         return
     everything = wanted.evidence or bool(wanted.node)
@@ -86,14 +92,14 @@ def print_pod(data: dict[str, Any], wanted: Extent, out: Any = None) -> None:
         out.print(escape(line))
     _print_notes(out, data, said)
     if placed := data.get("placed"):
-        print_placed(out, placed)
+        print_placed(out, placed, everything=everything)
     matters = {n: v for n, v in data["nodes"].items() if not exclusion(v)}
     matters, left = (matters or data["nodes"]), answer["excluded"] if matters else []
     unlisted = 0
     if everything:
         out.print(verdict_table(matters))
     elif matters:
-        table, unlisted = brief_table(matters)
+        table, unlisted = brief_table(matters, MOST_ROWS // 2 if placed else MOST_ROWS)
         out.print(table)
     if everything:
         if left and not wanted.node:
@@ -183,33 +189,38 @@ def _codes(nodes: dict[str, Any]) -> list[str]:
     return sorted({reason["code"] for told in lists for reason in told})
 
 
-def print_placed(out: Any, placed: dict[str, Any]) -> None:
-    """What a pod that has a node holds there, and what its policy says of that now."""
+def print_placed(out: Any, placed: dict[str, Any], *, everything: bool) -> None:
+    """What a pod that has a node holds there, and what its policy says of that now. Unless
+    everything is wanted, a line each of the worst, without evidence."""
     from rich.markup import escape
 
     of = f", of {owned_by(placed)}" if placed["owner"] else ""
     out.print(escape(f"{placed['phase']} since {shown_time(placed['boundAt'])}{of}"))
     for resource, count in placed["units"].items():
         out.print(f"  was given {count} {escape(resource)}")
-    for device in placed["devices"]:
-        out.print(f"  {escape(_held(device))}")
+    devices = placed["devices"]
+    if not everything:
+        devices = sorted(devices, key=lambda one: badness(one) if "state" in one else (0, 0.0))
+    held = [_held(device, evidence=everything) for device in devices]
+    for line in held if everything else first(held, MOST_HELD):
+        out.print(f"  {escape(line)}")
     if placed["atRisk"]:
         since = f" since {shown_time(placed['since'])}"
         out.print(f"[red]its policy refuses where it is{since}:[/]")
-    for why in placed["refusals"]:
-        out.print(f"  [red]{escape(why)}[/]")
-    for why in placed["conceded"]:
-        out.print(f"  [yellow]{escape(f'taken as the last choice: {why}')}[/]")
+    whys = [f"[red]{escape(why)}[/]" for why in placed["refusals"]]
+    whys += [f"[yellow]taken as the last choice: {escape(why)}[/]" for why in placed["conceded"]]
+    for why in whys if everything else first(whys, MOST_HELD):
+        out.print(f"  {why}", no_wrap=not everything, overflow="ellipsis")
 
 
-def _held(device: dict[str, Any]) -> str:
+def _held(device: dict[str, Any], *, evidence: bool) -> str:
     what = device.get("device") or f"{device['resource']} {device['unit']}"
     holds = "holds" if device["use"] == "certain" else "may hold"
     if device.get("adminAccess"):
         holds = "has admin access to"
     if "state" not in device:  # withheld from whoever may not see devices
         return f"{holds} {what}"
-    said = "; ".join(e["text"] for e in device["evidence"])
+    said = "; ".join(e["text"] for e in device["evidence"]) if evidence else ""
     state = f"{device['state']} {device['score']:.2f}{lowered(device)}"
     return f"{holds} {what}: {state}{f': {said}' if said else ''}"
 
@@ -235,20 +246,20 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
     return table
 
 
-def brief_table(nodes: dict[str, Any]) -> tuple[Any, int]:
-    """As `verdict_table`, but each row is one line with a reason in few words, and only the first
-    rows are there; and how many nodes are not."""
+def brief_table(nodes: dict[str, Any], most: int) -> tuple[Any, int]:
+    """As `verdict_table`, but each row is one line with a reason in few words, and only so many of
+    the first rows are there; and how many nodes are not."""
     from rich.markup import escape
 
     table = new_table("NODE", "SCORE", "VERDICT", "REASON", cut=True)
     groups = _joined(nodes, brief)
-    for group in groups[:MOST_ROWS]:
+    for group in groups[:most]:
         name, word, v, reason = group[0]
         if len({row[3] for row in group}) > 1:
             reason = _unnamed(reason, name, v)
         where = f"{name} (+{len(group) - 1})" if len(group) > 1 else name
         table.add_row(escape(where), _scores(group), f"[{_COLOURS[word]}]{word}[/]", escape(reason))
-    return table, sum(map(len, groups[MOST_ROWS:]))
+    return table, sum(map(len, groups[most:]))
 
 
 _Row = tuple[str, str, dict[str, Any], str]

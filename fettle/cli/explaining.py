@@ -94,7 +94,7 @@ def print_node(data: dict[str, Any]) -> None:
     if name := next((name for name, one in _devices_of(data) if has_news(one)), ""):
         how = typed(f"`fettle explain device {shlex.quote(name)}` tells more of the first")
         out.print(f"\n{escape(f'its devices ({how}):')}", soft_wrap=True)
-        out.print(device_table({"nodes": [own], "network": []}, everything=False))
+        out.print(device_table({"nodes": [own], "network": []}, everything=False, wide=False))
     if unknown := data["unknownSignals"]:
         said = (f"{one['condition']} is {one['statuses'][0]['status']}" for one in unknown)
         out.print(escape(f"what no rule names: {', '.join(said)}"))

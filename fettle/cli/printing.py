@@ -260,7 +260,8 @@ def _print_status(data: dict[str, Any], server: str) -> None:
         said = f"{counts['devices']} {name} missing on {nodes}, {counts['lost']} lost"
         if undated := counts.get("undated", 0):  # a server of before says nothing of that
             said += f"; of {undated} it is not known for how long"
-        out.print(f"[yellow]{escape(typed(f'{said} (`fettle devices` names the nodes)'))}[/]")
+        said = typed(f"{said} (`fettle devices` names the nodes)")
+        out.print(f"[yellow]{escape(said)}[/]", soft_wrap=True)
     pods = data["pods"]
     out.print(
         f"pods with devices: {pods['placed']} with a node, {pods['atRisk']} of them at risk; "
@@ -268,7 +269,8 @@ def _print_status(data: dict[str, Any], server: str) -> None:
     )
     if number := data["quarantined"]:
         how = typed("`fettle devices` names them")
-        out.print(f"[yellow]objects that cannot be read: {number} ({escape(how)})[/]")
+        said = f"objects that cannot be read: {number} ({escape(how)})"
+        out.print(f"[yellow]{said}[/]", soft_wrap=True)
     for one in data.get("mechanisms", ()):
         out.print(escape(typed(f"{one['name']}: {_ACTS[one['acts']]}; {one['text']}")))
 

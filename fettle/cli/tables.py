@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.text import Text
 
-_NUMBERS = frozenset(("SCORE", "DEVICES", "MISSING", "PODS"))
+_NUMBERS = frozenset(("SCORE", "DEVICES", "MISSING", "PODS", "TIMES"))
 _PIPE_WIDTH = 100_000
 """In a pipe, lines are not wrapped."""
 _GAP = "  "

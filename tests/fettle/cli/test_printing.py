@@ -413,3 +413,32 @@ def test_a_process_that_is_not_as_it_should_be_ends_the_command_with_1(
 )
 def test_what_cannot_be_seen_ends_it_with_1_too(told: dict[str, Any], code: int) -> None:
     assert status_code(told) == code
+
+
+def test_a_pod_that_is_placed_is_explained_in_twenty_lines_too() -> None:
+    data = waiting_pod(30) | {"notes": [], "reasons": {"notes": []}}
+    held = [
+        {"device": f"d/n/gpu-{i}", "use": "certain", **health(i / 10, State.DEGRADED, LONG)}
+        for i in range(8)
+    ]
+    data["placed"] = {
+        "phase": "Running",
+        "boundAt": 0.0,
+        "owner": None,
+        "node": "n",
+        "units": {},
+        "devices": [*reversed(held)],
+        "atRisk": True,
+        "since": 0.0,
+        "refusals": [f"d/n/gpu-{i} is Degraded: {LONG}" for i in range(8)],
+        "conceded": [],
+    }
+    lines = on_a_terminal(data)
+    assert len(lines) <= 20, "\n".join(lines)
+    at = lines.index("  holds d/n/gpu-0: Degraded 0.00")
+    assert lines[at + 1 : at + 3] == ["  holds d/n/gpu-1: Degraded 0.10", "  … 6 more"]
+    assert sum("is Degraded: XID 79" in line for line in lines) == explained_pods.MOST_HELD
+    out = Console(file=io.StringIO(), width=1000)
+    explained_pods.print_pod(data, explained_pods.Extent(evidence=True), out)
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue().count("is Degraded: XID 79") == len(held)
