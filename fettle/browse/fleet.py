@@ -19,7 +19,7 @@ from fettle.browse.known import Known, Query, as_json
 from fettle.cluster import NodeView, PluginView, View
 from fettle.dra import DeviceView, PoolView
 from fettle.explain import JSON_VERSION
-from fettle.model import Health, State
+from fettle.model import Evidence, Health, State
 from fettle.pacing import pause, run_within
 from fettle.scheduling import allocatable_units, count_taken
 
@@ -203,7 +203,7 @@ class CompactFleet:
             round(health.score, 3),
             _LETTERS[health.shown_state],
             round(health.since),
-            self._text(str(worst.rule or worst.source) if worst is not None else ""),
+            self._text(_cause(worst) if worst is not None else ""),
             self._text(worst.text if worst is not None else ""),
             _HELD if health.held else 0,
         ]
@@ -270,6 +270,13 @@ class CompactFleet:
     def _detail(self, health: Health) -> list[Any]:
         score, _, *rest = self._health(health)
         return [score, *rest]
+
+
+def _cause(worst: Evidence) -> str:
+    """What it came from: devices whose evidence has one rule have one cause, unless the rule is
+    about whatever is not named elsewhere, such as all taints that no other knows."""
+    rule = worst.rule
+    return str(worst.source if rule is None or "*" in rule.name else rule)
 
 
 _Cell = tuple[str, str, Health | None]

@@ -260,7 +260,7 @@ def device_table(
     rows = _all_rows(data, wanted or WantedDevices(everything))
     in_use = any(row.users for row in rows)
     aged = any(row.health.get("since") for row in rows)
-    more = (*(["AGE"] if aged else []), *(["USED BY"] if in_use else []))
+    more = (*(["SINCE" if wide else "AGE"] if aged else []), *(["USED BY"] if in_use else []))
     table = new_table("NODE", "DEVICE", "SCORE", "STATE", *more, "WHY")
 
     def key(row: _Row) -> tuple[str, str] | None:

@@ -211,10 +211,13 @@ def _named(names: list[str]) -> str:
 
 
 def span_of(seconds: float) -> str:
-    """As 3 d 4 h, 12 min or 40 s: at most two parts."""
-    parts, left = [], round(seconds)
-    for size, unit in _UNITS:
+    """As 3 d 4 h, 12 min or 40 s: at most two parts, the one after the other."""
+    left = round(seconds)
+    for at, (size, unit) in enumerate(_UNITS):
         if left >= size:
-            parts.append(f"{left // size} {unit}")
-            left %= size
-    return " ".join(parts[:2]) or "0 s"
+            said = f"{left // size} {unit}"
+            for smaller, its_unit in _UNITS[at + 1 : at + 2]:
+                if more := left % size // smaller:
+                    said += f" {more} {its_unit}"
+            return said
+    return "0 s"

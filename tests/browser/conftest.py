@@ -13,6 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.api import kinds
+from fettle.api.kinds import Kind
 from fettle.api.meta import rfc3339
 from fettle.browse import Known, by_token, make_browse_app, screened
 from fettle.browse.access import Access
@@ -100,8 +101,12 @@ class Shown:
         self._say(name, MEMORY)
 
     def _say(self, name: str, message: str) -> None:
-        self.fleet.put(kinds.NODE, node(name, message, rack="r1"))
-        self.fleet.now += 1e6
+        self.put(kinds.NODE, node(name, message, rack="r1"), 1e6)
+
+    def put(self, kind: Kind, raw: dict[str, Any], after_s: float = 0.0) -> None:
+        """What is so for so long."""
+        self.fleet.put(kind, raw)
+        self.fleet.now += after_s
         self.fleet.look()
         self.publisher.publish(self.fleet.view, self.fleet.changed)
 
@@ -188,6 +193,28 @@ def remember(shown: Shown) -> None:
                 end=why,
             )
         )
+
+
+def all_words() -> dict[str, Any]:
+    """A pod in which each field that its owner words, and the API server lets be, is an attack."""
+    attack = f"{ATTACK}{SCRIPT}"
+    pod: dict[str, Any] = b.gpu_pod(name="all-words")
+    pod["metadata"] |= {
+        "namespace": "ours",
+        "uid": "uid-all-words",
+        "annotations": {"fettle.dev/policy": attack, "fettle.dev/mode": attack},
+        "ownerReferences": [
+            {"kind": attack, "name": attack, "uid": "x", "apiVersion": attack, "controller": True}
+        ],
+        "creationTimestamp": rfc3339(utc(time.time() - 3600)),
+    }
+    pod["spec"] |= {
+        "schedulerName": attack,
+        "schedulingGates": [{"name": attack}],
+        "nodeSelector": {attack: attack},
+        "resourceClaims": [{"name": attack, "resourceClaimName": attack}],
+    }
+    return pod
 
 
 @pytest.fixture

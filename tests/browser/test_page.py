@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 import pytest
 
+from fettle.api import kinds
 from tests.browser import pictures
 from tests.browser.chromium import Tab, needs_chromium
-from tests.browser.conftest import ATTACK, NAMED, PICTURES, SCRIPT, UUID, Shown
+from tests.browser.conftest import ATTACK, NAMED, PICTURES, SCRIPT, UUID, Shown, all_words
 
 pytestmark = [needs_chromium, pytest.mark.long]
 DRAWN = "performance.getEntriesByName('fleet-drawn').length"
@@ -192,6 +193,20 @@ async def test_all_that_the_page_holds_is_text_even_where_it_is_most_hostile(
     assert await tab.value("window.__ran") == []
     assert await tab.value("window.__violations") == []
     assert await tab.value("document.querySelectorAll('img, main script').length") == 0
+
+
+@pytest.mark.parametrize("view", ["waiting", "pod/ours/all-words"])
+async def test_a_pod_of_which_every_word_is_an_attack_is_shown_as_text(
+    shown: Shown, tab: Tab, view: str
+) -> None:
+    shown.put(kinds.POD, all_words())
+    await opened(tab, shown)
+    await tab.value(f"location.hash = '#/{view}'")
+    says = "(t => t.includes('all-words') && t)(document.querySelector('main').innerText)"
+    told = await tab.until(says)
+    assert ATTACK in told
+    assert SCRIPT in told
+    await is_unharmed(tab)
 
 
 async def test_the_browser_itself_stops_what_would_parse_a_text(shown: Shown, tab: Tab) -> None:

@@ -209,6 +209,23 @@ async def test_an_ill_device_says_why_and_since_when() -> None:
     assert "GPU-1a2b" in found["texts"][why]
 
 
+@pytest.mark.parametrize(
+    ("taint", "cause"),
+    [
+        ("example.com/crc", "taint example.com/crc"),
+        ("gpu.nvidia.com/xid", "taint gpu.nvidia.com/xid"),
+    ],
+)
+def test_what_no_rule_names_is_its_own_cause(taint: str, cause: str) -> None:
+    fleet = fleets.Fleet()
+    tainted = [{"key": taint, "value": "79", "effect": "NoSchedule"}]
+    fleet.put(kinds.NODE, fleets.node("n", gpus=0))
+    fleet.put(kinds.SLICE, fleets.slice_("n", devices=1, taints=tainted))
+    (found,), _ = in_full(CompactFleet().fleet(fleet.look()))
+    (of_device,) = found[-1][0][-1]
+    assert of_device[3] == cause
+
+
 # The page's own files
 
 

@@ -59,6 +59,13 @@ def test_a_held_node_is_one_row_and_a_device_of_it_with_a_fault_of_its_own_anoth
     ]
 
 
+def test_a_time_is_since_when_and_an_age_how_long_ago() -> None:
+    told = fleet()
+    told["nodes"][1]["since"] = 1e9
+    columns = [device_table(told, everything=True, wide=wide).columns[4] for wide in (True, False)]
+    assert columns == ["SINCE", "AGE"]
+
+
 def test_all_devices_of_a_held_node_are_rows_if_all_are_asked_for() -> None:
     assert len([row for row in cells(WantedDevices(everything=True)) if row[0] == "n1"]) == 5
 

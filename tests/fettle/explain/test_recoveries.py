@@ -334,7 +334,14 @@ def test_a_unit_that_a_pod_holds_names_the_pod_and_its_episodes() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.2, "0 s"), (59, "59 s"), (3600, "1 h"), (93_784, "1 d 2 h"), (604_800, "7 d")],
+    [
+        (0.2, "0 s"),
+        (59, "59 s"),
+        (3600, "1 h"),
+        (93_784, "1 d 2 h"),
+        (57_657, "16 h"),
+        (604_800, "7 d"),
+    ],
 )
 def test_spans_have_two_parts_at_most(seconds: float, said: str) -> None:
     assert explaining.span_of(seconds) == said
