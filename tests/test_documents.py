@@ -108,6 +108,15 @@ def test_a_module_that_is_in_no_row_of_where_to_change_fails_the_check(tmp_path:
     assert module_index.complaint(page.format(wanted), wanted) == ""
 
 
+def test_what_where_to_change_names_in_a_file_is_in_it() -> None:
+    page = (ROOT / "docs" / "where-to-change.md").read_text().partition("## Every module")[0]
+    several = r"((?:`\.?\w+(?:\(\))?`(?:, | and | or )?)+)"
+    found = re.findall(rf"{several} (?:in|of) `((?:{_FOLDERS})/[\w/.-]+\.\w+)`", page)
+    named = [(n, file) for names, file in found for n in re.findall(r"`\.?(\w+)", names)]
+    assert len(named) > 60
+    assert [(n, file) for n, file in named if n not in (ROOT / file).read_text()] == []
+
+
 def test_each_common_change_names_code_and_what_goes_with_it() -> None:
     page = (ROOT / "docs" / "where-to-change.md").read_text()
     table = page.partition("## Common changes")[2].partition("## By change")[0]

@@ -195,7 +195,7 @@ def conclusion(explained: Mapping[str, Any]) -> dict[str, Any]:
         key=lambda name: (-rest[name]["score"], name),
     )
     best = [name for name in fit if rest[name]["score"] == rest[fit[0]]["score"]]
-    conclusion = {
+    outcome = {
         # How many there are.
         "nodes": len(nodes),
         # How many of them fit.
@@ -209,13 +209,13 @@ def conclusion(explained: Mapping[str, Any]) -> dict[str, Any]:
         # Nodes that can never matter.
         "excluded": _exclusions(excluded),
     }
-    next_step = _next(explained, conclusion)
+    next_step = _next(explained, outcome)
     return {
-        **conclusion,
+        **outcome,
         # Who must do what so that a node fits; empty if nobody must.
         "next": next_step,
         # All of it in one line.
-        "text": _text(explained, conclusion, len(best), next_step),
+        "text": _text(explained, outcome, len(best), next_step),
     }
 
 
@@ -289,17 +289,17 @@ def _exclusions(excluded: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     ]
 
 
-def _next(explained: Mapping[str, Any], conclusion: Mapping[str, Any]) -> str:
+def _next(explained: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
     """Who must do what so that the pod runs; "" if nobody must do anything."""
     codes = {one["code"]: one["text"] for one in explained["reasons"]["notes"]}
     for code, step in _FIRST.items():
         if code in codes:
             return step
-    if conclusion["fit"] or conclusion["undecided"] or explained.get("placed"):
+    if outcome["fit"] or outcome["undecided"] or explained.get("placed"):
         return ""
-    if not conclusion["causes"]:
-        return _excluded_everywhere(conclusion["excluded"])
-    top = conclusion["causes"][0]
+    if not outcome["causes"]:
+        return _excluded_everywhere(outcome["excluded"])
+    top = outcome["causes"][0]
     cause = _IN_USE if top["words"] == _IN_USE.words else _CAUSES.get(top["code"])
     step = cause.remedy.format(node=top["first"], text=top["text"]) if cause is not None else ""
     return "; ".join(filter(None, (step, codes.get("PatienceLasts"))))
@@ -312,35 +312,33 @@ def _excluded_everywhere(exclusions: Sequence[Mapping[str, Any]]) -> str:
     return "its node selector, affinity or tolerations must change, or the nodes" if by else ""
 
 
-def _text(explained: Mapping[str, Any], conclusion: Mapping[str, Any], best: int, step: str) -> str:
-    parts = [f"{explained['pod']} {_fits(conclusion)}"]
+def _text(explained: Mapping[str, Any], outcome: Mapping[str, Any], best: int, step: str) -> str:
+    parts = [f"{explained['pod']} {_fits(outcome)}"]
     placed = explained.get("placed")
     if placed:
         refuses = "refuses" if placed.get("atRisk") else "accepts"
         where = f"is on {placed['node']}, which its policy {refuses}"
-        parts = [f"{explained['pod']} {where}; one more like it {_fits(conclusion)}"]
-    if conclusion["best"]:
-        score = explained["nodes"][conclusion["best"][0]]["score"]
-        more = (
-            f" and {best - len(conclusion['best'])} more" if best > len(conclusion["best"]) else ""
-        )
-        parts.append(f"best {', '.join(conclusion['best'])}{more} (score {score})")
+        parts = [f"{explained['pod']} {where}; one more like it {_fits(outcome)}"]
+    if outcome["best"]:
+        score = explained["nodes"][outcome["best"][0]]["score"]
+        more = f" and {best - len(outcome['best'])} more" if best > len(outcome["best"]) else ""
+        parts.append(f"best {', '.join(outcome['best'])}{more} (score {score})")
     would = "" if explained["policy"].get("mode", "enforce") == "enforce" else "would be "
     for verdict, word in (("refused", f"{would}refused"), ("no fit", "no fit")):
-        if found := [one for one in conclusion["causes"] if one["verdict"] == verdict]:
+        if found := [one for one in outcome["causes"] if one["verdict"] == verdict]:
             parts.append(f"{sum(one['nodes'] for one in found)} {word} ({_counted(found)})")
-    if conclusion["excluded"]:
-        number = sum(one["nodes"] for one in conclusion["excluded"])
-        parts.append(f"{number} excluded by {excluded_by(conclusion['excluded'])}")
+    if outcome["excluded"]:
+        number = sum(one["nodes"] for one in outcome["excluded"])
+        parts.append(f"{number} excluded by {excluded_by(outcome['excluded'])}")
     return "; ".join(parts) + (f". Next: {step}" if step else "")
 
 
-def _fits(conclusion: Mapping[str, Any]) -> str:
-    nodes = f"{conclusion['nodes']} node{'' if conclusion['nodes'] == 1 else 's'}"
-    if not conclusion["nodes"]:
+def _fits(outcome: Mapping[str, Any]) -> str:
+    nodes = f"{outcome['nodes']} node{'' if outcome['nodes'] == 1 else 's'}"
+    if not outcome["nodes"]:
         return "fits nowhere: no node is seen"
-    count = f"{conclusion['fit']} of {nodes}" if conclusion["fit"] else f"none of {nodes}"
-    perhaps = f" and perhaps {conclusion['undecided']} more" if conclusion["undecided"] else ""
+    count = f"{outcome['fit']} of {nodes}" if outcome["fit"] else f"none of {nodes}"
+    perhaps = f" and perhaps {outcome['undecided']} more" if outcome["undecided"] else ""
     return f"fits {count}{perhaps}"
 
 
