@@ -52,9 +52,9 @@ _REFUSED = """\
 
 `fettle lint` reports these, the webhook never sees such an object. The API server refuses each \
 mistake, and accepts the near misses, in a test on a real Kubernetes 1.37.1; JobSet's own webhook \
-refuses those of FTL235, FTL245 and FTL246, LeaderWorkerSet's those of FTL248. In workloads of \
-other projects than Kubernetes, JobSet and LeaderWorkerSet they only warn, since a controller may \
-complete what it makes.
+refuses those of FTL235, FTL245 and FTL246, LeaderWorkerSet's those of FTL248, and \
+KubeRay's operator those of FTL249. In workloads of other projects than Kubernetes, JobSet and \
+LeaderWorkerSet they only warn, since a controller may complete what it makes.
 
 | | | mistake |
 |-|-|-|"""

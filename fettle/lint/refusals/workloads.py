@@ -240,6 +240,29 @@ class WrongGroups(Refusal):
             yield self.finding(rolling.at("maxUnavailable"), message)
 
 
+class WrongReplicasOfRay(Refusal):
+    """A RayCluster or RayJob with a group of workers that has more at least than at most."""
+
+    id = "FTL249"
+    name = "wrong-worker-group"
+    severity = Severity.WARN
+    today = "KubeRay's operator refuses it: no pod is made."
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        path = _RAY.get((manifest.group, manifest.kind))
+        for group in manifest.root.each(*path, "workerGroupSpecs") if path else ():
+            least, most = _number(group, "minReplicas"), _number(group, "maxReplicas")
+            if least is not None and most is not None and least > most:
+                yield self.finding(group.at("minReplicas"), f"is more than maxReplicas, {most}")
+
+
+_RAY: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("ray.io", "RayCluster"): ("spec",),
+    ("ray.io", "RayJob"): ("spec", "rayClusterSpec"),
+}
+"""Where the cluster is: kuberay, ray-operator/controllers/ray/utils/validation.go."""
+
+
 def _number(field: Field, name: str) -> int | None:
     """A whole number, also a negative one."""
     value = field.at(name).value

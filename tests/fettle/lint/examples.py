@@ -20,6 +20,7 @@ from tests.fettle.lint.tables.refused import (
     JUDGED_BY_JOB_SET,
     JUDGED_BY_LEADER_WORKER_SET,
     STATED,
+    WARNED_OF,
     Refused,
 )
 from tests.fettle.lint.tables.refused_details import DETAILS
@@ -32,6 +33,7 @@ _ROWS: tuple[Case | Refused, ...] = (
     *DETAILS,
     *JUDGED_BY_JOB_SET,
     *JUDGED_BY_LEADER_WORKER_SET,
+    *WARNED_OF,
     *CUSTOM,
     *STATED,
 )

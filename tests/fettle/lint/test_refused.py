@@ -19,6 +19,7 @@ from tests.fettle.lint.tables.refused import (
     JUDGED_BY_LEADER_WORKER_SET,
     POD,
     REQUEST,
+    WARNED_OF,
     Refused,
     put,
     stateful,
@@ -59,7 +60,8 @@ def test_what_it_accepts_and_other_rules_catch_is_sound_in_structure() -> None:
 def test_every_rule_has_a_mistake_and_a_near_miss() -> None:
     ids = {rule.id for rule in REFUSALS} | {WRONG_FORM.id, REPEATED.id, TOO_MANY.id}
     for caught in (True, False):
-        assert ids - {row.rule for row in ROWS if bool(row.says) is caught} == set()
+        rows = (row.rule for row in (*ROWS, *WARNED_OF) if bool(row.says) is caught)
+        assert ids - {*rows} == set()
 
 
 def test_of_an_object_that_exists_nothing_is_said_to_be_refused() -> None:
@@ -142,6 +144,13 @@ def test_one_word_in_capitals_is_a_warning_since_it_may_be_put_in(
 )
 def test_of_what_only_stands_for_a_name_nothing_is_said(name: str) -> None:
     assert checked(put(POD, ("spec/containers/0/name", name), ("metadata/name", name))) == []
+
+
+@pytest.mark.parametrize("row", WARNED_OF, ids=str)
+def test_what_only_an_operator_refuses_is_a_warning(row: Refused) -> None:
+    found = [f for f in checked(row.object) if f.rule == row.rule]
+    assert [f.severity for f in found] == [Severity.WARN] * bool(row.says)
+    assert all(row.says in f.message for f in found)
 
 
 @pytest.mark.parametrize("field", ["name", "exactly/deviceClassName"])

@@ -961,6 +961,24 @@ JUDGED_BY_LEADER_WORKER_SET = [
     Refused("FTL248", "a rack for each subgroup", put(groups(4, by=2), BY_SUBGROUP)),
 ]
 """The same of LeaderWorkerSet: kubernetes-sigs/lws, pkg/webhooks/leaderworkerset_webhook.go."""
+
+
+def workers(least: int, most: int | None, kind: str = "RayCluster") -> Object:
+    template = {"spec": {"containers": [{"name": "ray", "image": "x"}]}}
+    worker = {"groupName": "w", "minReplicas": least, "maxReplicas": most, "template": template}
+    cluster: Object = {"headGroupSpec": {"template": template}, "workerGroupSpecs": [worker]}
+    spec = cluster if kind == "RayCluster" else {"rayClusterSpec": cluster}
+    return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": {"name": "r"}, "spec": spec}
+
+
+WARNED_OF = [
+    Refused("FTL249", "more at least than at most", workers(4, 2), "more than maxReplicas, 2"),
+    Refused("FTL249", "the same of a job", workers(4, 2, "RayJob"), "more than maxReplicas, 2"),
+    Refused("FTL249", "as many", workers(2, 2)),
+    Refused("FTL249", "no most", workers(4, None)),
+]
+"""What the API server stores and KubeRay's operator refuses: ray-project/kuberay,
+ray-operator/controllers/ray/utils/validation.go."""
 JUDGED = [*STRUCTURE, *RULES_OF_CLAIMS, *RULES_OF_PODS, *RULES_OF_JOBS, *RULES_OF_OBJECTS]
 
 
