@@ -15,6 +15,7 @@ _RULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 class ExporterRow(RuleRow, frozen=True, kw_only=True):
     """An exporter: by which labels its series name devices, each with all names it has had.
+    Such as `{name: node-exporter, node: [node, nodename, hostname, kubernetes_node, instance]}`.
 
     - `resource`: the extended resource that its devices are units of. Without one, its series are
       about the node as a whole; with `pod`, about the devices that a pod holds.
@@ -80,6 +81,8 @@ class ExporterRow(RuleRow, frozen=True, kw_only=True):
 
 class MetricRow(RuleRow, frozen=True, kw_only=True):
     """A query of PromQL whose series are evidence, each about the device that its labels name.
+    Such as `{name: amd-health, exporter: amd, query: max by ($device) (gpu_health) < 1, family:
+    driver, weight: 0.75, text: the AMD exporter calls it unhealthy}`.
 
     - `exporter`: names a row of `exporters`, for whose labels `$device` and `$peers` in the query
       stand.
@@ -173,6 +176,7 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
 
 class AlertRow(RuleRow, frozen=True, kw_only=True):
     """Alerts of Alertmanager that are evidence, about the device that their labels name.
+    Such as `{name: our-gpu-alert, alert: GpuBroken, exporter: dcgm, family: driver, weight: 0.75}`.
 
     `alert` is a pattern for `alertname`. `exporter` says by which labels devices are named. The
     rest is as in `metrics`; without a `text`, people read the alert's summary.

@@ -45,6 +45,8 @@ def quoted(expression: str) -> str:
 
 class ObjectRow(RuleRow, frozen=True, kw_only=True):
     """Objects of any kind, and what CEL over `resource` and `now` reads of them.
+    Such as `{name: our-ticket, apiVersion: repair.example.com/v1, kind: Ticket, node:
+    resource.spec.node, when: resource.status.phase == 'Open', family: driver, weight: 0.8}`.
 
     - `when`: true if the object is a fault. `node`: the name of the node that it is about, or a
       list of names.

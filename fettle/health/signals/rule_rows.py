@@ -53,7 +53,8 @@ class RuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class FamilyRow(RuleRow, frozen=True, kw_only=True):
     """How fast evidence of a family (the row's name) is forgotten, and whether a reboot mends its
-    faults."""
+    faults.
+    Such as `{name: memory, half_life_s: 604800, mended_by_reboot: false}`."""
 
     half_life_s: Seconds
     mended_by_reboot: bool = True
@@ -64,6 +65,8 @@ class FamilyRow(RuleRow, frozen=True, kw_only=True):
 
 class SignalRow(RuleRow, frozen=True, kw_only=True):
     """Weight and cap of evidence that Fettle derives itself, by the name of the signal.
+    Such as `{name: tenant-caused-metric, family: straggler, weight: 0.35, cap: 0.35, together:
+    0.6}`.
 
     Each namespace that reports counts at most `cap`, all together at most `together`.
     """
@@ -76,7 +79,8 @@ class SignalRow(RuleRow, frozen=True, kw_only=True):
 
 class XidClassRow(RuleRow, frozen=True, kw_only=True):
     """What a class of NVIDIA XIDs means for the device. `gone`: the device cannot be asked any more
-    what it needs, so a driver's effect `None` says nothing of it."""
+    what it needs, so a driver's effect `None` says nothing of it.
+    Such as `{name: lost, weight: 1.0, kind: latched, gone: true}`."""
 
     weight: Share
     kind: EvidenceKind = EvidenceKind.LEVEL
@@ -86,6 +90,8 @@ class XidClassRow(RuleRow, frozen=True, kw_only=True):
 class XidRow(RuleRow, frozen=True, kw_only=True):
     """One XID (the row's name). `class` names a row of `xid_classes`; `action` is the first step
     that NVIDIA recommends.
+    Such as `{name: 44, class: info, family: driver, text: graphics engine fault during context
+    switch, action: IGNORE}`.
 
     `recovery`: if its message names a recovery action, the row of that action applies instead.
     `ends`: XIDs of the same device that are over once this one was logged after them.
@@ -109,6 +115,8 @@ class XidRow(RuleRow, frozen=True, kw_only=True):
 class DcgmRow(RuleRow, frozen=True, kw_only=True):
     """One error code of NVIDIA's DCGM: its number (the row's name), and its name in `code`. A row
     of one's own may be named by either.
+    Such as `{name: 3, code: DCGM_FR_PCI_REPLAY_RATE, family: bus, weight: 0.3, text: unacceptable
+    rate of PCI errors}`.
 
     `formerly`: the name that older releases use. `xid`: it only says that there was an XID. If
     the message does not have that, the condition's row says what it weighs; so it does for a code
@@ -126,7 +134,8 @@ class DcgmRow(RuleRow, frozen=True, kw_only=True):
 
 
 class RecoveryRow(RuleRow, frozen=True, kw_only=True):
-    """A GPU recovery action, by its number in NVML (the row's name). `class` as for an XID."""
+    """A GPU recovery action, by its number in NVML (the row's name). `class` as for an XID.
+    Such as `{name: 4, class: reset, family: driver, text: 'drain the GPU, then reset it'}`."""
 
     class_: str = msgspec.field(name="class")
     family: Family
@@ -135,7 +144,8 @@ class RecoveryRow(RuleRow, frozen=True, kw_only=True):
 
 class ActionRow(RuleRow, frozen=True, kw_only=True):
     """An NVSentinel recommended action (the row's name). A device that needs it weighs at least
-    `least`."""
+    `least`.
+    Such as `{name: COMPONENT_RESET, least: 0.75}`."""
 
     least: Share
 
@@ -148,6 +158,8 @@ BOOT_ID = r"(?i)boot[ _-]?id\W{1,4}([0-9a-f][0-9a-f-]{30,})"
 
 class ConditionRow(RuleRow, frozen=True, kw_only=True):
     """A node condition and its polarity.
+    Such as `{name: npd-readonly, type: ReadonlyFilesystem, faulty: true, family: node, weight:
+    0.75, heartbeat_s: 300}`.
 
     - `type`, `reason`: patterns (`*` matches anything; `{type}` in a reason is the type itself).
     - `faulty`: the status that means a fault.
@@ -233,6 +245,8 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
 
 class TaintRow(RuleRow, frozen=True, kw_only=True):
     """A device taint by driver, key and effect (patterns), and one of `values` if there are any.
+    Such as `{name: nvidia-unmonitored, key: gpu.nvidia.com/unmonitored, family: driver, weight:
+    0.0, kind: unknown}`.
 
     - `xid`: its value is an XID, whose row says what it weighs: at least `least` and at most
       `most`.
@@ -282,6 +296,8 @@ class TaintRow(RuleRow, frozen=True, kw_only=True):
 
 class AttributeRow(RuleRow, frozen=True, kw_only=True):
     """An attribute by which a driver publishes that a device is faulty.
+    Such as `{name: intel-unhealthy, driver: gpu.intel.com, attribute: health, value: Unhealthy,
+    family: driver, weight: 1.0, kind: latched}`.
 
     `driver` and `value` are patterns. `attribute` is a name without the driver's domain. A boolean
     reads as `true` or `false`.
@@ -300,6 +316,7 @@ class AttributeRow(RuleRow, frozen=True, kw_only=True):
 
 class AnnotationRow(RuleRow, frozen=True, kw_only=True):
     """A node annotation. If it is absent or has another value, that is an all-clear.
+    Such as `{name: our-repair, key: example.com/repair, value: open, family: bus, weight: 0.75}`.
 
     - `key`: a regular expression for the whole key. `value`: a pattern.
     - With `resource`, it is about units of that resource: those that `units`, a regular expression
@@ -324,6 +341,8 @@ class AnnotationRow(RuleRow, frozen=True, kw_only=True):
 
 class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
     """A condition of an allocated device (`status.devices` of a claim) and its polarity.
+    Such as `{name: ready, type: Ready, faulty: false, family: driver, weight: 0.35, tenant_caused:
+    true}`.
 
     `type`, `reason` and `driver` are patterns; `faulty` is the status that means a fault.
     `tenant_caused`: the claim's own requests can cause it, so it is its namespace's word.
@@ -352,6 +371,8 @@ class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
 
 class RefusalRow(RuleRow, frozen=True, kw_only=True):
     """Whether pods can cause a kubelet's refusal, by its message.
+    Such as `{name: preferred-allocation, message: device plugin GetPreferredAllocation rpc failed,
+    tenant_caused: false}`.
 
     - `message` is a regular expression that is searched for.
     - `tenant_caused`: true if the pod's own requests can cause it, so it is its namespace's word;
@@ -378,6 +399,8 @@ these only (kubernetes pkg/apis/core/validation/events.go), and client-go's reco
 
 class EventRow(RuleRow, frozen=True, kw_only=True):
     """An Event about a Node, by `reason` and `component` (patterns; who reports it).
+    Such as `{name: eks-pcie, reason: AcceleratedHardwareReady, message: '^NvidiaPCIeError: ',
+    family: bus, weight: 0.3}`.
 
     - `message`: a regular expression that the message must match, too.
     - `format`, `xid` and `dcgm` as for conditions.
@@ -415,6 +438,8 @@ class EventRow(RuleRow, frozen=True, kw_only=True):
 
 class StartRow(RuleRow, frozen=True, kw_only=True):
     """Whether a pod that does not start is kept from it by devices, by what is said of it.
+    Such as `{name: cdi, message: unresolvable CDI devices|CDI device injection failed|failed to
+    inject CDI devices|CDI registry}`.
 
     `message` is a regular expression that is searched for. `ignored`: it says nothing of devices.
     `whole_node`: it is about all devices of the node, or of the driver, not only those of the pod.
@@ -430,6 +455,7 @@ class StartRow(RuleRow, frozen=True, kw_only=True):
 
 class LabelRow(RuleRow, frozen=True, kw_only=True):
     """A node label. If it is absent or has another value, that is an all-clear.
+    Such as `{name: our-repair, key: example.com/repair, value: open, weight: 0.75}`.
 
     - `key`: a regular expression for the whole key. With `resource`, its group is the index of that
       resource's unit.
@@ -556,7 +582,9 @@ class VendorRow(RuleRow, frozen=True, kw_only=True):
     """A vendor whose labels and annotations on Nodes may tell of health, by whatever word (the
     row's name is their domain, also with a prefix). Keys that match one of the patterns `describes`
     do not. A key with a word such as `health`, `fault`, `drain` or `maintenance` must be given in
-    full: whosever it is, it tells of health."""
+    full: whosever it is, it tells of health.
+    Such as `{name: gke.google.com, describes: [gke.google.com/tpu-*, gke.google.com/gpu-*,
+    gke.google.com/topology*]}`."""
 
     describes: tuple[str, ...] = ()
 

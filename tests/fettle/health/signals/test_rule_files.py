@@ -1,5 +1,6 @@
 """The shipped tables, and an operator's rows over them."""
 
+import re
 import tempfile
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.health import rows_replaced, rule_mistakes
-from fettle.health.signals.rule_files import load_rules, parse_tables
+from fettle.health.signals import rule_files
+from fettle.health.signals.rule_files import load_rules, parse_tables, read_row
 from fettle.model import EvidenceKind, Family, SettingsError
 
 
@@ -19,6 +21,15 @@ def write(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "rules.yaml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize("table", rule_files.TABLES)
+def test_the_example_in_the_docstring_of_a_row_is_one(table: str) -> None:
+    (text,) = re.findall(
+        r"Such as `(\{.*?\})`\.\n", f"{rule_files.TABLES[table].__doc__}\n", re.DOTALL
+    )
+    (entry,) = parse_tables(f"{table}: [{text}]")[table]
+    assert read_row(table, entry | {"source": "its docstring"}, 0, "").name
 
 
 def test_every_shipped_row_says_where_it_is_from() -> None:
