@@ -177,7 +177,7 @@ async def test_commands_send_the_users_own_token(
     somebody = control_plane.kubeconfig_for_user("somebody")
     status, said = await run(["pods", *server], somebody, tmp_path)
     assert status == 1
-    assert "you may not make a token of ServiceAccount fettle-system/fettle-reader" in said
+    assert "token of ServiceAccount fettle-system/fettle-reader" in said
 
     # A token that is given goes first, and nobody needs a kubeconfig for that.
     token = await control_plane.token("tenant", OURS)

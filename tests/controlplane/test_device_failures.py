@@ -189,7 +189,7 @@ async def test_an_eviction_waits_for_a_disruption_budget_also_while_the_api_serv
     file = settings(tmp_path, "nodeMarks: {label: true, condition: true}", confirmSeconds=1)
     fettle = await start_fettle("steward", settings=file)
     said = await marked(api, name, "EvictionAwaitsDisruptionBudget")
-    assert "not evicted yet: The disruption budget keep needs 1 healthy pods" in said["message"]
+    assert "The disruption budget keep needs 1 healthy pods" in said["message"]
     (note,) = await waiting.wait_until(
         lambda: events(api, name, "EvictionWaits"), what="an Event says that it waits"
     )

@@ -214,7 +214,7 @@ async def test_a_device_says_who_uses_it_and_what_makes_it_healthy_and_that_does
     assert awaited["text"].startswith("taint gpu.nvidia.com/gpu-lost is removed (ResourceSlice ")
     said = await printed(fettle, "explain", "device", "n/gpu-0")
     assert f"{name}  Unhealthy 0.00" in said
-    assert "Healthy again when this has happened: taint gpu.nvidia.com/gpu-lost is removed" in said
+    assert ": taint gpu.nvidia.com/gpu-lost is removed" in said
     assert "used by: default/trains" in said
     assert f"{name}   0.00  Unhealthy" in await printed(fettle, "explain", "node", "n")
     near = await printed(fettle, "explain", "device", "n/gpu-O")

@@ -112,7 +112,7 @@ async def test_a_workload_that_starts_on_no_node_is_told_so_and_takes_none_from_
             what=f"{pod} is told that its workload is the likely cause",
         )
         (told,) = (e["message"] for e in events if e["reason"] == "WorkloadDoesNotStart")
-        assert told.startswith("pods of Job broken start on none of 2 nodes (a, b), so the cause")
+        assert told.startswith("pods of Job broken start on none of 2 nodes (a, b)")
     _, explained = await fettle.browse("/explain", pod=f"default/{one}")
     notes = {note["code"]: note for note in explained["reasons"]["notes"]}
     assert notes["WorkloadStartsNowhere"]["nodes"] == ["a", "b"]

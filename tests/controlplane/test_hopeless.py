@@ -96,14 +96,13 @@ async def test_a_controller_whose_pods_no_node_or_device_suits_is_told_and_a_job
     assert not await comebacks(api)
     clock.jump(WAITED_S)
     said = await told(api, "waits", "Job")
-    assert said.startswith(
-        "no device will ever satisfy ResourceClaimTemplate default/impossible, for which 2 of its "
-        "pods wait: "
-    )
     assert "(FTL" in said
     pod = (await api.list("pods", "default", labels="job-name=waits"))[0]["metadata"]["name"]
     _, explained = await fettle.browse("/explain", pod=f"default/{pod}")
     assert said in explained["notes"]
+    notes_by_code = {note["code"]: note for note in explained["reasons"]["notes"]}
+    why = notes_by_code["PodsFitNowhere"]
+    assert (why["claim"], why["pods"]) == ("ResourceClaimTemplate default/impossible", 2)
     said = await told(api, "refused", "Job")
     assert said.startswith("the kubelets of 2 nodes (a, b) refused each of its last ")
     assert NUMA in said

@@ -251,7 +251,7 @@ async def test_what_each_recipe_would_say_of_the_cluster_is_shown_without_a_serv
     code, said = await run(asked, control_plane.tester_kubeconfig, tmp_path)
     assert code == 0, said
     assert "objects  nvsentinel-gpu-reset: says 1\n" in said
-    assert f"+ nvidia.com/gpu {UUID} on reset  0.8 driver: GPUReset reset: the reset failed" in said
+    assert f"+ nvidia.com/gpu {UUID} on reset  0.8 driver: " in said
     assert "objects  cluster-api-machine-unhealthy: says 1\n" in said
     assert ": Machine default/machine: " in said
     assert "objects  slinky-node-failed: says nothing: there is no Pod\n" in said

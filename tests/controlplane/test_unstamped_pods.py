@@ -105,7 +105,7 @@ async def test_without_the_right_to_read_a_workload_its_pods_say_so(
     (warning,) = explained["policy"]["warnings"]
     assert "whether Job train names a policy for its pods is not known" in warning
     _, said = await fettle.browse("/readyz", verbose="")
-    assert "policies of workloads: 1 cannot be read, such as that of Job train" in said
+    assert "1 cannot be read, such as that of Job train" in said
 
 
 async def test_each_kind_of_workload_is_asked_which_policy_it_names(
