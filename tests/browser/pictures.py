@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fettle.cli.demo import story
-from fettle.cli.demo.past import Past
+from fettle.cli.demo.past import FleetPast
 from fettle.cli.demo.served import Served
 from tests.browser.chromium import Tab, browser
 
@@ -78,7 +78,7 @@ async def take_all(folder: Path) -> list[Path]:
         snapshot.mkdir()
         now = datetime.now(UTC)
         story.write(snapshot, now)
-        Past(snapshot, now, {}).write()
+        FleetPast(snapshot, now, {}).write()
         with Served(snapshot, Path(scratch, "log")) as served:
             await asyncio.to_thread(_live, served, snapshot, now)
             async with browser(Path(scratch, "browser")) as tab:

@@ -80,7 +80,7 @@ class _Event(NamedTuple):
     raw: dict[str, Any]
 
 
-class Past:
+class FleetPast:
     """What is remembered of the fleet in this folder, which is as of `now`."""
 
     def __init__(self, folder: Path, now: datetime, health: Mapping[str, Any]) -> None:

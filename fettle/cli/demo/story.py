@@ -18,7 +18,7 @@ from rich.table import Table
 
 from fettle.api.meta import rfc3339
 from fettle.cli.calling import fetch
-from fettle.cli.demo.past import Past
+from fettle.cli.demo.past import FleetPast
 from fettle.cli.demo.served import QUICK, QUICK_HEALTH, SETTINGS, Served, ended_by_signals
 from fettle.cli.sources import program
 from fettle.cli.tables import console as console_of
@@ -273,7 +273,7 @@ def run(*, stay: bool) -> int:
         write(snapshot, now)
         console.print("[bold]Fettle[/] on a fleet of twelve nodes; faults as they were reported.\n")
         if stay:
-            past = Past(snapshot, now, QUICK_HEALTH)
+            past = FleetPast(snapshot, now, QUICK_HEALTH)
             past.write()
         with Served(snapshot, Path(scratch, "log"), QUICK if stay else SETTINGS) as served:
             if stay:
@@ -373,7 +373,7 @@ def _expect(failures: list[str], scene: Scene, policy: str, *, refuses: set[str]
         failures.append(f"{policy} was not kept off {', '.join(sorted(missing))}")
 
 
-def _stay(console: Console, served: Served, snapshot: Path, past: Past) -> None:
+def _stay(console: Console, served: Served, snapshot: Path, past: FleetPast) -> None:
     try:  # the invitation says that Ctrl-C ends it, so Ctrl-C must work from there on
         _invite(console, served, snapshot)
         roomy = schedule(served, snapshot, datetime.now(UTC))

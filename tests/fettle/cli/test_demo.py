@@ -14,7 +14,7 @@ import pytest
 
 from fettle.cli.calling import fetch
 from fettle.cli.demo import story
-from fettle.cli.demo.past import Past
+from fettle.cli.demo.past import FleetPast
 from fettle.cli.demo.served import QUICK, QUICK_HEALTH, Served
 
 DEMO = [sys.executable, "-m", "fettle", "demo"]
@@ -220,7 +220,7 @@ def test_the_devices_of_the_demo_that_serves_have_a_past_and_their_future_is_rem
     snapshot, now = tmp_path / "snapshot", datetime.now(UTC)
     snapshot.mkdir()
     story.write(snapshot, now)
-    past = Past(snapshot, now, QUICK_HEALTH)
+    past = FleetPast(snapshot, now, QUICK_HEALTH)
     past.write()
     with Served(snapshot, tmp_path / "log", QUICK) as served:
 
