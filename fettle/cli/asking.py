@@ -149,6 +149,7 @@ def device(name: str, server: str, output: str) -> None:
 @_NAMESPACE
 @source
 @OUTPUT
+@watched
 def policy(name: str, namespace: str, server: str, output: str) -> None:
     """The policy that applies to a pod, or one by name: each value, and where it comes from."""
     from fettle.cli import printing
@@ -227,6 +228,7 @@ def reason(code: str, output: str) -> None:
 @click.option("--cordon", default="", metavar="NODE", help="If this node were cordoned.")
 @source
 @OUTPUT
+@watched
 def what_if(
     name: str, namespace: str, policy: str, mend: str, cordon: str, server: str, output: str
 ) -> None:

@@ -226,6 +226,8 @@ def watched(command: Command) -> Command:
         if not watch:
             command(**rest)
             return
+        if rest.get("name") == "-":
+            raise click.UsageError("--watch reads again, and standard input ends: name a file.")
         from fettle.cli import watching
 
         asks_server = rest.get("server") or "servers" in rest

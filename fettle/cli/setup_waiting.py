@@ -117,8 +117,9 @@ def _servers(server: str) -> list[_Process]:
     """That of the flag, or all that the environment names."""
     call = click.get_current_context()
     if server and call.get_parameter_source("server") is ParameterSource.ENVIRONMENT:
-        return [_Process(one, one) for one in os.environ["FETTLE_SERVER"].split()]
-    return [_Process(server.partition("#")[0], server)] if server else []
+        named = os.environ["FETTLE_SERVER"].split()
+        return [_Process(one.partition("#")[0].rstrip("/"), one) for one in named]
+    return [_Process(server.partition("#")[0].rstrip("/"), server)] if server else []
 
 
 async def _pods(namespace: str) -> list[_Process]:
@@ -161,7 +162,8 @@ def _missing(processes: Iterable[_Process], roles: Sequence[str]) -> list[str]:
         try:
             setup = _ask(process)
         except FettleError as error:
-            missing.append(f"{process.name}: {error}")
+            said = str(error)  # it may begin with the URL
+            missing.append(said if said.startswith(process.name) else f"{process.name}: {said}")
             continue
         found.append(setup)
         missing += (f"{process.name} is not ready: {why}" for why in setup.problems)

@@ -154,6 +154,12 @@ def test_a_name_without_its_kind_is_answered_with_what_to_type(
     assert CliRunner().invoke(main, hint).exit_code == 0
 
 
+def test_what_reads_standard_input_is_not_watched() -> None:
+    ended = CliRunner().invoke(main, ["what-if", "-", "--watch"])
+    assert ended.exit_code == 2
+    assert "standard input ends: name a file" in ended.output
+
+
 def test_a_slip_in_a_kind_is_not_taken_for_a_name() -> None:
     ended = CliRunner().invoke(main, ["explain", "pods", "ml/x"])
     assert ended.exit_code == 2

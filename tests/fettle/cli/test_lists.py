@@ -234,7 +234,10 @@ def test_watching_prints_only_what_changed_where_there_is_no_terminal(
 
 @pytest.mark.parametrize(
     "command",
-    ["devices", "pods", "top", "status", "decisions", "report", "holds", "explain pod a/b"],
+    [
+        *("devices", "pods", "top", "status", "decisions", "report", "holds", "explain pod a/b"),
+        *("explain policy p", "what-if a/b --cordon n"),
+    ],
 )
 def test_whatever_tells_how_things_are_can_be_watched(command: str) -> None:
     """Here up to the first answer, which nobody gives."""

@@ -204,3 +204,14 @@ async def test_flags_that_do_not_go_together_are_a_usage_error(
     installed: Installed, flags: tuple[str, ...]
 ) -> None:
     assert (await installed.run(*flags)).exit_code == 2
+
+
+@pytest.mark.parametrize("of_environment", [True, False])
+def test_a_server_that_is_not_there_is_named_once_and_without_its_token(
+    of_environment: bool,
+) -> None:
+    url = "http://127.0.0.1:9/#secret"
+    command = ["status", "--wait", "1s", *([] if of_environment else ["--server", url])]
+    ended = CliRunner().invoke(main, command, env={"FETTLE_SERVER": url if of_environment else ""})
+    assert ended.exit_code == 1
+    assert ended.output == "fettle: http://127.0.0.1:9 did not answer: Connection refused\n"
