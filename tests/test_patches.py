@@ -10,7 +10,7 @@ from pathlib import Path
 MOST = 53
 """Left from before. Take some away; a new one is an argument instead. What belongs to Python or to
 others, such as the clock of a library, may be patched, and counts too."""
-MOST_SHARED = 63
+MOST_SHARED = 61
 """Imports from test modules, left from before. A new builder goes beside the tests."""
 MOST_PRIVATE = 20
 """Private members that tests touch, left from before. A new test asks what is public, or that is

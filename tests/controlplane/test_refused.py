@@ -21,11 +21,10 @@ from tests.controlplane.definitions import (
     feature_definitions,
     queued_definitions,
 )
-from tests.fettle.lint.builders import Object
+from tests.fettle.lint.builders import Object, checked
 from tests.fettle.lint.edits import edited
 from tests.fettle.lint.tables.refused import CUSTOM, JUDGED, STATED
 from tests.fettle.lint.tables.refused_details import DETAILS
-from tests.fettle.lint.test_refused import checked
 from tests.fettle.lint.test_tables import CASES
 
 NO_PATH = (KeyError, LookupError)

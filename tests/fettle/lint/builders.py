@@ -7,9 +7,12 @@ import msgspec
 from fettle.api import kinds, resource
 from fettle.api.meta import ObjectMeta
 from fettle.cluster import View, view
+from fettle.config import HealthSettings
+from fettle.lint.checks import run_checks
 from fettle.lint.cluster import NOTHING_KNOWN, Cluster
 from fettle.lint.findings import Finding, Rule
 from fettle.lint.manifests import Manifest
+from fettle.model import Policies, Validation
 
 Object = dict[str, Any]
 
@@ -87,3 +90,8 @@ def findings(rule: Rule, object: Object, known: Cluster = NOTHING_KNOWN) -> list
     """What one rule says of an object, whose namespace is `team` unless it names its own."""
     found = rule.check(Manifest(object, "team"), known)
     return [finding for finding in found if finding is not None]
+
+
+def checked(object: Object) -> list[Finding]:
+    manifest = Manifest(object)
+    return list(run_checks(manifest, Policies(), {}, None, Validation(), HealthSettings()))

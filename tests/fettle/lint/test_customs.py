@@ -15,9 +15,8 @@ from fettle.lint.shapes.customs import customs_of, customs_with, shipped_customs
 from fettle.lint.structure import mistakes_in_structure
 from tests.controlplane import shipped
 from tests.fettle.cli.linted import fettle, findings
-from tests.fettle.lint.builders import Object
+from tests.fettle.lint.builders import Object, checked
 from tests.fettle.lint.tables.refused import CUSTOM, Refused
-from tests.fettle.lint.test_refused import checked
 from tests.fettle.lint.wild import spoilt
 
 SAMPLES = sorted((Path(__file__).parents[3] / "deploy" / "samples").glob("*.yaml"))

@@ -6,7 +6,7 @@ import pytest
 
 from fettle.api import objects_of_yaml
 from fettle.lint import Severity
-from tests.fettle.lint.test_refused import checked
+from tests.fettle.lint.builders import checked
 
 
 class Public(NamedTuple):

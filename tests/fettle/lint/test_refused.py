@@ -4,14 +4,10 @@ from typing import Any
 
 import pytest
 
-from fettle.config import HealthSettings
-from fettle.lint.checks import run_checks
-from fettle.lint.findings import Finding, Severity
-from fettle.lint.manifests import Manifest
+from fettle.lint.findings import Severity
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.structure import REPEATED, TOO_MANY, WRONG_FORM
-from fettle.model import Policies, Validation
-from tests.fettle.lint.builders import Object
+from tests.fettle.lint.builders import Object, checked
 from tests.fettle.lint.tables.refused import (
     CLAIM,
     JUDGED,
@@ -29,11 +25,6 @@ from tests.fettle.lint.test_tables import CASES
 
 VOLUME = {"metadata": {"name": "v"}}
 ROWS = [*JUDGED, *DETAILS, *JUDGED_BY_JOB_SET, *JUDGED_BY_LEADER_WORKER_SET]
-
-
-def checked(object: Object) -> list[Finding]:
-    manifest = Manifest(object)
-    return list(run_checks(manifest, Policies(), {}, None, Validation(), HealthSettings()))
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.says], ids=str)
