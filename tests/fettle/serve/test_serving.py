@@ -270,10 +270,10 @@ def test_what_the_verdicts_leave_out_is_said_to_people_where_a_node_fits(
     serving.filter(story.plugin_pod("inference", gpus), ["hgx-01"])
     ask = ("explain", "pod", "ml/inference-plugin", "--server", serving.browse)
     told, data = called(*ask), called(*ask, "--output", "json")
-    said = [line for line in told.stdout.splitlines() if "are not considered" in line]
+    said = [line for line in told.stdout.splitlines() if "left to the scheduler" in line]
     assert bool(said) is fit
-    assert all("volumes" in line and "cpu" in line for line in said)
-    assert "are not considered" not in data.stdout
+    assert all("cpu" in line and "memory" in line for line in said)
+    assert "left to the scheduler" not in data.stdout
     assert json.loads(data.stdout)["nodes"]
 
 
