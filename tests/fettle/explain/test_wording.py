@@ -290,6 +290,15 @@ WORDS = [
         "gpu.example.com/n1/gpu-0, which is Unhealthy (0.00): a fault",
     ),
     (
+        reasons.RuleSetAside(
+            Source(SourceKind.TAINT, "test"), GPU, ("strict", "mild"), 40, 160, 0.2, burst=True
+        ),
+        "breaker: taint test is set aside in example.com/gpu: it alone condemns 40 of 160 (25 %; "
+        "more than 20 %), within minutes, so by policies strict, mild what it condemns is the "
+        "last choice of pods that have waited long enough; either the rule is wrong, or so much "
+        "has really failed",
+    ),
+    (
         reasons.RequestsDoNotFit(),
         "not all requests can be met together (they compete for the same devices)",
     ),

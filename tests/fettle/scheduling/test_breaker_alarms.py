@@ -12,7 +12,7 @@ from fettle.cluster import NodeView
 from fettle.config import HealthSettings, Settings
 from fettle.explain.wording import text
 from fettle.health import HealthBook
-from fettle.model import BUILT_IN, EvidenceKind, Policy
+from fettle.model import BUILT_IN, EvidenceKind, Policy, reasons
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import Alarm
 from fettle.scheduling.tables import Table
@@ -82,12 +82,10 @@ def operated() -> Operated:
 def test_a_rule_that_condemns_too_much_is_told_before_any_pod_asks(operated: Operated) -> None:
     operated.show(fleet(bad=5))
     (said,) = operated.answers.set_aside()
-    assert text(said) == (
-        "breaker: taint test is set aside in example.com/gpu: it alone condemns 40 of 160 (25 %; "
-        "more than 20 %), within minutes, so by policies inference, scavenger, training what it "
-        "condemns is the last choice of pods that have waited long enough; either the rule is "
-        "wrong, or so much has really failed"
-    )
+    assert isinstance(said, reasons.RuleSetAside)
+    assert (said.rule, said.pool, said.burst) == (b.SOURCE, "example.com/gpu", True)
+    assert (said.condemned, said.devices, said.limit) == (40, 160, 0.2)
+    assert sorted(said.policies) == sorted(BUILT_IN)
     assert operated.standing == {(name, "test") for name in BUILT_IN}
 
 

@@ -85,7 +85,8 @@ async def test_a_crash_within_a_minute_of_its_devices_fault_is_the_devices(
     await cluster.fail(failed())
     (told,) = cluster.told
     assert told.startswith("container main ended with exit code 139 at 2026-01-01 00:0")
-    assert f", {said} gpu.example.com/n/gpu-0 was seen to fail, which is the likely cause" in told
+    assert f", {said} gpu.example.com/n/gpu-0 was seen to fail, " in told
+    assert ", which is the likely cause" in told
     assert told.endswith("XID 79: GPU has fallen off the bus")
     assert cluster.crashes.of("uid-p") is not None
 
