@@ -261,12 +261,11 @@ def test_a_server_with_a_certificate_of_nobody_we_trust_is_one_sentence(tmp_path
         thread.join(30)
     assert ended.exit_code == 1
     assert ended.stderr.startswith(f"fettle: {url} presents a certificate that is not trusted (")
-    assert "name the file of its authority in SSL_CERT_FILE" in ended.stderr
+    assert "SSL_CERT_FILE" in ended.stderr
 
 
 def test_a_server_that_is_not_there_is_said_without_the_path_that_was_asked() -> None:
     ended = CliRunner().invoke(main, ["devices", "--server", "http://127.0.0.1:9"])
     assert ended.exit_code == 1
-    assert ended.stderr.startswith(
-        "fettle: http://127.0.0.1:9 did not answer: Connection refused; is `fettle serve` running "
-    )
+    assert ended.stderr.startswith("fettle: http://127.0.0.1:9 did not answer: ")
+    assert "/devices" not in ended.stderr

@@ -504,7 +504,7 @@ async def test_another_context_is_read_and_one_that_is_not_there_is_named(
     config["clusters"].append({"name": "e", "cluster": {"server": "http://127.0.0.1:9"}})
     reader.kubeconfig.write_text(json.dumps(config))
     said = (await reader.run("devices")).output
-    assert "http://127.0.0.1:9 cannot be reached: Connection refused; does it run, and is" in said
+    assert "http://127.0.0.1:9 cannot be reached: Connection refused; " in said
     assert "--context and --kubeconfig name another cluster" in said
     assert (await reader.run("devices", "--context", "fake")).exit_code == 0
     ended = await reader.run("devices", "--context", "none")
