@@ -114,9 +114,7 @@ def test_what_where_to_change_names_in_a_file_is_in_it() -> None:
     found = re.findall(rf"{several} (?:in|of) `((?:{_FOLDERS})/[\w/.-]+\.\w+)`", page)
     named = [(n, file) for names, file in found for n in re.findall(r"`\.?(\w+)", names)]
     assert len(named) > 60
-    defines = (
-        r"(?m)^\s*(?:class |(?:async )?def |function |const |type )?{}\b *[=:(\[{{]|\bname: {}\b"
-    )
+    defines = r"(?m)^\s*(?:class |(?:async )?def |(?:export )?(?:function|const) |type )?{}\b *[=:(\[{{]|\bname: {}\b"
     wrong = [
         (name, file)
         for name, file in named

@@ -29,7 +29,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _LOG = Logger(__name__)
 _ACCEPTED = "a number and a unit, such as 90s, 30m, 1h or 7d"
-MOST_DAYS = 3650
+MOST_SINCE_DAYS = 3650
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhdw])", re.ASCII)
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
@@ -270,6 +270,6 @@ def seconds_of(age: str) -> float:
     """Raises BadInput that says what is accepted."""
     parts = _PART.findall(age) if _WHOLE.fullmatch(age.strip()) else ()
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not 0 < seconds <= MOST_DAYS * 86400:
+    if not 0 < seconds <= MOST_SINCE_DAYS * 86400:
         raise BadInput(f"since {age[:40]!r}: write {_ACCEPTED}")
     return seconds

@@ -97,10 +97,10 @@ def counts(rules: Iterable[Rule] = RULES) -> str:
     deny = [rule for rule in rules if rule.severity is Severity.DENY]
     partly = [rule for rule in rules if rule not in deny and rule.denies_if]
     warn = [rule for rule in rules if rule not in deny and rule not in partly]
-    strict = sum(1 for rule in (*partly, *warn) if rule.strict)
+    strict = len(deny) + sum(1 for rule in (*partly, *warn) if rule.strict)
     return (
         f"Of {len(rules)} lint rules, {len(deny)} always deny, {len(partly)} in cases that they "
-        f"name, and {len(warn)} only warn. With `lint.strict`, {strict} more always deny."
+        f"name, and {len(warn)} only warn. With `lint.strict`, {strict} always deny."
     )
 
 
