@@ -30,6 +30,7 @@ class DeviceCounts(NamedTuple):
       driver, the hardware that its slices show.
     - `annotation`, `row`: an operator's word. `most`: the most since its boot. `usual`: what most
       of its peers have. Each by resource or driver.
+    - `split`: its units are shares of devices, as many as somebody wanted.
     """
 
     labels: Mapping[str, str] = {}
@@ -39,6 +40,7 @@ class DeviceCounts(NamedTuple):
     row: Mapping[str, int] = {}
     most: Mapping[str, int] = {}
     usual: Mapping[str, Usual] = {}
+    split: bool = False
 
     @property
     def all(self) -> Mapping[str, int]:
@@ -197,23 +199,55 @@ def _is_given_otherwise(node: DeviceCounts, found: Collection[str]) -> bool:
 
 # --- what was seen
 
+_ACCELERATORS = (
+    r"[^/]+/gpu",  # NVIDIA/k8s-device-plugin, ROCm/k8s-device-plugin and others: each is a device
+    r"nvidia\.com/(gpu\.shared|mig-.+)",  # NVIDIA/k8s-device-plugin
+    r"nvidia\.com/(pgpu|[A-Z].+)",  # NVIDIA/kubevirt-gpu-device-plugin, by the name of the model
+    r"amd\.com/[a-z]px_nps\d",  # ROCm/k8s-device-plugin, the strategy `mixed`
+    r"gpu\.intel\.com/(i915|xe)",  # intel/intel-device-plugins-for-kubernetes
+    r"habana\.ai/gaudi",  # HabanaAI/docs
+    r"google\.com/tpu",  # GKE
+    r"aws\.amazon\.com/neuron(core|device)?",  # aws-neuron/aws-neuron-sdk
+    r"huawei\.com/Ascend[0-9A-Za-z]+",  # Project-HAMi/ascend-device-plugin, after Ascend's own
+)
+_ACCELERATOR = re.compile("|".join(_ACCELERATORS))
+"""Units of these are hardware. The number of others, such as `devices.kubevirt.io/kvm`, RDMA's
+shared devices or HAMi's `nvidia.com/gpumem`, is what somebody has configured, or what is free."""
+_NO_HARDWARE = ("dra.net", "dra.cpu")
+"""DRA drivers of which nothing is missing by what was seen: kubernetes-sigs/dranet publishes each
+network interface of the host, virtual ones too, and in a pod it is none of them (its issue 99);
+kubernetes-sigs/dra-driver-cpu groups processors as it is told to."""
+
+
+def is_split(annotations: Mapping[str, str]) -> bool:
+    """Whether HAMi gives out its devices, each of which it offers many times, as it is told to:
+    `hami.io/node-nvidia-register`, `hami.io/node-register-Ascend910B`."""
+    return any(key.startswith("hami.io/node-") and "register" in key for key in annotations)
+
+
+def _is_counted(node: DeviceCounts, name: str) -> bool:
+    """Whether fewer than were seen means that hardware is gone."""
+    if "/" not in name:
+        return name not in _NO_HARDWARE
+    return not node.split and _ACCELERATOR.fullmatch(name) is not None
+
 
 def _by_memory(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
     """If most peers have what it has now, it was changed, as they were."""
     for name, count in node.most.items():
         usual = node.usual.get(name, Usual(0, 0))
-        if usual.nodes < FEW_PEERS or usual.number != node.all.get(name, 0):
+        is_fleets = usual.nodes >= FEW_PEERS and usual.number == node.all.get(name, 0)
+        if _is_counted(node, name) and not is_fleets:
             yield name, Expected(count, MEMORY)
 
 
 MEMORY, PEERS = "the most since its boot", "what most nodes of its type and pool have"
-SEEN = (MEMORY, PEERS)
 
 
 def _by_peers(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
     for name, usual in node.usual.items():
-        has_any = usual.common or node.all.get(name)
-        if has_any and not (is_nvidia_unit(name) and _is_divided_otherwise(node, usual.nodes)):
+        is_usual = _is_counted(node, name) and (usual.common or node.all.get(name))
+        if is_usual and not (is_nvidia_unit(name) and _is_divided_otherwise(node, usual.nodes)):
             yield name, Expected(usual.number, PEERS)
 
 

@@ -6,8 +6,6 @@ shared and divided. Nothing is missing while these change, or while work on the 
 but work that is stuck hides nothing for ever.
 """
 
-import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from math import inf
@@ -24,30 +22,22 @@ from fettle.api.own_group import (
     StoredShortage,
 )
 from fettle.cluster.inventory.expected_devices import (
-    SEEN,
     DeviceCounts,
     Expected,
     changes,
     expected_devices,
     is_change,
     is_nvidia_unit,
+    is_split,
     layout,
     type_and_pool,
 )
 from fettle.cluster.inventory.unit_counts import Peers
 from fettle.cluster.view import PluginView, Shortage
 from fettle.config import HealthSettings
-from fettle.dra import PoolView, PublishedDevice, device_units
+from fettle.dra import PoolView, PublishedDevice
 from fettle.health import expected_on_node, gpu_names, is_device_name
 from fettle.model import EXPECTED_DEVICES, DeviceId, utc
-
-_ACCELERATOR = re.compile(r"/(v?gpu|mig-|[a-z]px_nps|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
-"""Plugins of such resources count what is in use. Others, such as SR-IOV's, may leave it out after
-a restart."""
-_COME_AND_GO = ("dra.net",)
-"""Drivers of which nothing is missing by what was seen: kubernetes-sigs/dranet publishes each
-network interface of the host, virtual ones too, and in a pod it is none of them (its issue 99)."""
-
 
 HIDES_S = 6 * 3600.0
 """So long a change of devices hides what is missing, from its first attempt on, work on a node
@@ -70,6 +60,7 @@ def _facts(node: core.Node) -> tuple[object, ...]:
         node.cut,
         metadata.labels,
         (metadata.annotations or {}).get(EXPECTED_DEVICES),
+        is_split(metadata.annotations or {}),
         status.capacity,
         status.allocatable,
         boot_of(node),
@@ -125,17 +116,13 @@ class MissingDevices:
         self._past: dict[str, _Past] = {}
         self._concerned: set[str] = set()
         self._lacking: dict[str, tuple[Shortage, ...]] = {}
-        """By node that has too few devices: what of these is missing, and not in use."""
+        """By node that has too few devices."""
         self._hidden_until: dict[str, float] = {}
         """By node on which something is under way, or a pool is not whole."""
 
     def of(self, name: str) -> tuple[Shortage, ...]:
         """What a node lacked when it was last looked at."""
         return self._lacking.get(name, ())
-
-    def lacks(self, name: str) -> bool:
-        """Whether a node has too few devices, also if others may be in use."""
-        return name in self._lacking
 
     def concerned(self) -> set[str]:
         """The nodes of whose peers something else is to be expected since this was last asked."""
@@ -201,12 +188,10 @@ class MissingDevices:
         self,
         node: core.Node,
         has: Has,
-        pods: Iterable[core.Pod],
         now: float,
         worked_on_since: float = -inf,
     ) -> tuple[Shortage, ...]:
-        """What the node lacks now. `pods` are those on it. `worked_on_since`: when work on it began
-        that is under way."""
+        """What the node lacks now. `worked_on_since`: when work on it began that is under way."""
         name, labels = node.metadata.name, node.metadata.labels or {}
         self.pass_over(name)
         self._concerned |= self._peers.put(name, labels, has.counted)
@@ -228,12 +213,9 @@ class MissingDevices:
         if not lacking:
             past.since = {}
             return ()
-        missing, held = [], units_held(pods)
+        missing = []
         for what, (count, source) in sorted(lacking.items()):
             there = found.get(what, 0)
-            in_use = what in _COME_AND_GO or _may_be_in_use(what, count - there, held)
-            if source in SEEN and in_use:
-                continue
             since = self._since(past, what, now)
             lost_at = since + self._after_s if since is not None else inf
             missing.append(Shortage(what, count, there, source, since, lost_at))
@@ -297,12 +279,9 @@ class MissingDevices:
                 row=next(fitting, {}),
                 most=past.most,
                 usual=self._peers.usual(labels),
+                split=is_split(node.metadata.annotations or {}),
             )
         )
-
-
-def _may_be_in_use(what: str, lacking: int, held: Mapping[str, int]) -> bool:
-    return _ACCELERATOR.search(what) is None and held.get(what, 0) >= lacking
 
 
 def hardware(devices: Iterable[PublishedDevice], parts: Collection[DeviceId]) -> Mapping[str, int]:
@@ -326,14 +305,6 @@ def counted_as_others(wholes: Mapping[DeviceId, Collection[DeviceId]]) -> Iterat
     for part, of in wholes.items():
         if any(part not in wholes.get(whole, ()) or whole < part for whole in of):
             yield part
-
-
-def units_held(pods: Iterable[core.Pod]) -> Mapping[str, int]:
-    """By resource, the units that pods on a node asked for."""
-    held: Counter[str] = Counter()
-    for pod in pods:
-        held.update(dict(device_units(pod)) if not pod.terminal else {})
-    return held
 
 
 def unclear_drivers(pools: Iterable[PoolView]) -> Collection[str]:

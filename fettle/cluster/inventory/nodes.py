@@ -295,19 +295,12 @@ class Nodes:
     def pod_came(self, node: str, key: str) -> None:
         """A pod names this node, which need not exist."""
         self._pods_on[node].add(key)
-        self._look_at_use(node)
 
     def pod_left(self, node: str, key: str) -> None:
         pods = self._pods_on[node]
         pods.discard(key)
         if not pods:
             del self._pods_on[node]
-        self._look_at_use(node)
-
-    def _look_at_use(self, node: str) -> None:
-        """What a node seems to lack may be in use."""
-        if self._missing.lacks(node):
-            self.mark_devices_dirty((node,))
 
     def pods_on(self, node: str) -> Collection[str]:
         """The keys of the pods that name this node."""
@@ -350,7 +343,7 @@ class Nodes:
         here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]
         known = NodeFacts(healths, health, here, labels, self._peers.missing(name))
         if name in self._unlooked:
-            self._look_for_missing(node, resources, pools, here, now)
+            self._look_for_missing(node, resources, pools, now)
         plugins = plugin_views(resources, placing, known)
         self._drivers.note_soundness(name, sound=_is_sound(health, plugins, pools))
         return NodeView(
@@ -376,7 +369,6 @@ class Nodes:
         node: core.Node,
         resources: tuple[PluginView, ...],
         pools: tuple[PoolView, ...],
-        pods: Iterable[core.Pod],
         now: float,
     ) -> None:
         name = node.metadata.name
@@ -388,7 +380,7 @@ class Nodes:
             parts = {part for wholes in seen for part in counted_as_others(wholes)}
             devices = hardware(self._devices.published_by(name, replaced=False), parts)
             has = Has(resources, devices, unclear_drivers(pools))
-            self._missing.look(node, has, pods, now, self._worked_on_since(node))
+            self._missing.look(node, has, now, self._worked_on_since(node))
         self._unlooked.discard(name)
 
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:

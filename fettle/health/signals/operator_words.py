@@ -70,7 +70,8 @@ COUNT_SOURCES = tuple(
 )
 """Labels that say how many devices a node should have."""
 MOST_EXPECTED = 64
-_NAME = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(/[A-Za-z0-9._-]+)?", re.ASCII)
+_DOMAIN = r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)"
+_NAME = re.compile(rf"{_DOMAIN}*/[A-Za-z0-9._-]+|{_DOMAIN}+", re.ASCII)
 _LONGEST_NAME = 317
 """Characters of a resource, by the API server."""
 _SHOWN = 64

@@ -133,12 +133,12 @@ PEERS = "what most nodes of its type and pool have"
         ({"usual": {DRIVER: Usual(8, 5)}, "labels": GFD}, {DRIVER: (8, PEERS)}),
         # the fleet was changed, and this node with it; two nodes are no fleet
         (
-            {"capacities": {"a/b": 100}, "most": {"a/b": 1000}, "usual": {"a/b": Usual(100, 3)}},
-            {"a/b": (100, PEERS)},
+            {"devices": {DRIVER: 7}, "most": {DRIVER: 8}, "usual": {DRIVER: Usual(7, 3)}},
+            {DRIVER: (7, PEERS)},
         ),
         (
-            {"capacities": {"a/b": 100}, "most": {"a/b": 1000}, "usual": {"a/b": Usual(100, 2)}},
-            {"a/b": (1000, MEMORY)},
+            {"devices": {DRIVER: 7}, "most": {DRIVER: 8}, "usual": {DRIVER: Usual(7, 2)}},
+            {DRIVER: (8, MEMORY)},
         ),
         # an operator's word decides, also for less
         (

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.api import core, kinds
-from fettle.api.meta import ObjectMeta
 from fettle.api.own_group import StoredCount
 from fettle.cluster.inventory.device_healths import LARGEST_BYTES
 from fettle.cluster.inventory.missing_devices import HIDES_S, Has, MissingDevices
@@ -20,7 +19,6 @@ from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 from tests.fettle.cluster.inventory.test_device_healths import started, stored, uid
 from tests.fettle.cluster.inventory.test_expected_devices import GFD, MIXED
-from tests.fettle.cluster.inventory.test_units import held_of
 
 GPU = b.RESOURCE
 NVIDIA = "nvidia.com/gpu"
@@ -287,13 +285,16 @@ def test_a_change_of_vgpus_makes_others_and_none_is_missing(fleet: Fleet) -> Non
         fleet.now += AFTER_S
 
 
-def put_nvidia(fleet: Fleet, units: dict[str, int], *names: str, note: str = "") -> None:
+def put_nvidia(
+    fleet: Fleet, units: dict[str, int], *names: str, note: str = "", **metadata: dict[str, str]
+) -> None:
     """Nodes of one type have these units."""
     counted = {resource: str(number) for resource, number in units.items()}
     status = {"capacity": counted, "allocatable": counted, "nodeInfo": {"bootID": "b"}}
+    labels = {TYPE: "p5", "note": note, **metadata.pop("labels", {})}
     for name in names:
-        metadata = {"name": name, "labels": {TYPE: "p5", "note": note}}
-        fleet.put(kinds.NODE, {"metadata": metadata, "status": status})
+        raw = {"metadata": {"name": name, "labels": labels, **metadata}, "status": status}
+        fleet.put(kinds.NODE, raw)
     fleet.look()
 
 
@@ -519,52 +520,48 @@ def test_network_interfaces_come_and_go_and_only_an_operator_expects_them(fleet:
 
 
 @pytest.mark.parametrize(
-    ("resource", "held", "is_lost"),
+    "resource",
     [
-        ("intel.com/sriov", 6, False),
-        ("intel.com/sriov", 5, True),
-        (GPU, 6, True),  # plugins of GPUs count them all
+        "smarter-devices/fuse",
+        "devices.kubevirt.io/kvm",
+        "vpc.amazonaws.com/pod-eni",
+        "rdma/hca_shared_devices_a",
+        "intel.com/sriov",
+        "nvidia.com/gpumem",
+        "volcano.sh/vgpu-number",
     ],
 )
-def test_a_plugin_that_counts_only_what_is_not_in_use_has_lost_nothing(
-    resource: str, held: int, is_lost: bool
+def test_what_somebody_configured_is_no_hardware_and_only_an_operator_expects_it(
+    fleet: Fleet, resource: str
 ) -> None:
-    """As SR-IOV's does after a restart (k8snetworkplumbingwg/sriov-network-device-plugin#565)."""
-    known, now = MissingDevices(HealthSettings()), 0.0
-    n = core.Node(metadata=ObjectMeta(name="n"))
-    known.look(n, has(resource, 8, 8), (), now)
-    known.look(n, has(resource, 9, 9), (), now + AFTER_S)
-    known.look(n, has(resource, 8, 8), (), now + AFTER_S)
-    pod = msgspec.convert(holding(resource, held + 1), core.Pod)
-    assert bool(known.look(n, has(resource, 2, 2), (pod,), now + AFTER_S)) == is_lost
-
-
-def holding(resource: str, units: int) -> dict[str, Any]:
-    pod = held_of(resource, "holder", {})
-    requests = {"requests": {resource: str(units)}}
-    pod["spec"]["containers"] = [{"name": "c", "resources": requests}]
-    return pod
-
-
-def test_pods_on_the_node_are_counted_for_that(fleet: Fleet) -> None:
-    resource = "intel.com/sriov"
-
-    def has_functions(number: int) -> dict[str, Any]:
-        amounts = {resource: str(number)}
-        return {"metadata": {"name": "n"}, "status": {"capacity": amounts, "allocatable": amounts}}
-
-    fleet.put(kinds.NODE, has_functions(8))
-    fleet.look()
+    put_nvidia(fleet, {NVIDIA: 8, resource: 20}, "n", "a", "b", "c")
     fleet.now += AFTER_S
-    fleet.put(kinds.NODE, has_functions(9))
-    fleet.look()
-    fleet.put(kinds.POD, holding(resource, 6))
-    fleet.put(kinds.NODE, has_functions(3))
-    assert not fleet.look().nodes["n"].missing
-    fleet.inventory.remove(kinds.POD, "default/holder", fleet.now)
-    assert told(fleet.look().nodes["n"].missing)[0][1:3] == (3, 9)
-    fleet.put(kinds.POD, holding(resource, 6))
-    assert not fleet.look().nodes["n"].missing
+    put_nvidia(fleet, {NVIDIA: 8, resource: 20}, "n", note="later")
+    put_nvidia(fleet, {NVIDIA: 8, resource: 10}, "n")
+    put_nvidia(fleet, {NVIDIA: 8}, "other")
+    assert not fleet.view.nodes["n"].missing
+    assert not fleet.view.nodes["other"].missing
+    said = {"fettle.dev/expected-devices": f"{resource}=20"}
+    assert [one.name for one in put(fleet, annotations=said)] == [resource]
+
+
+@pytest.mark.parametrize("key", ["node-nvidia-register", "node-register-Ascend910B"])
+def test_units_that_hami_multiplies_count_by_labels_and_an_operators_word_alone(
+    fleet: Fleet, key: str
+) -> None:
+    hami, peers = {f"hami.io/{key}": "[]"}, ("n", "a", "b", "c")
+    put_nvidia(fleet, {NVIDIA: 80}, *peers, annotations=hami)
+    fleet.now += AFTER_S
+    put_nvidia(fleet, {NVIDIA: 80}, *peers, annotations={**hami, "x": "y"})
+    put_nvidia(fleet, {NVIDIA: 32}, "n", annotations=hami)
+    assert not fleet.view.nodes["n"].missing
+    put_nvidia(fleet, {NVIDIA: 32}, "n")
+    assert fleet.view.nodes["n"].missing
+    put_nvidia(fleet, {NVIDIA: 7}, "n", annotations=hami, labels=GFD)
+    assert [one.expected for one in fleet.view.nodes["n"].missing] == [8]
+    said = {"fettle.dev/expected-devices": f"{NVIDIA}=40"}
+    put_nvidia(fleet, {NVIDIA: 32}, "n", annotations={**hami, **said})
+    assert [one.expected for one in fleet.view.nodes["n"].missing] == [40]
 
 
 def test_a_row_of_the_settings_says_how_many_by_a_label() -> None:
@@ -755,7 +752,7 @@ def test_a_node_that_never_had_a_device_is_stored_once_it_lacks_one(fleet: Fleet
 
 
 def test_a_node_of_ever_more_resources_is_shown_and_stored_within_the_bound(fleet: Fleet) -> None:
-    amounts = {f"{'x' * 250}.io/{i:063}": str(10**12) for i in range(2000)}
+    amounts = {f"{'x' * 240}{i:06}.io/gpu": str(10**12) for i in range(2000)}
     status = {"capacity": amounts, "allocatable": dict.fromkeys(amounts, "0")}
     fleet.put(kinds.NODE, {"metadata": {"name": "n", "uid": "1"}, "status": status})
     fleet.look()
@@ -801,7 +798,7 @@ def test_nothing_is_missing_where_there_is_what_is_expected_whatever_the_clock_d
             },
             core.Node,
         )
-        for one in known.look(n, has(GPU, capacity, allocatable), (), now):
+        for one in known.look(n, has(GPU, capacity, allocatable), now):
             assert one.found < one.expected
             if one.name == GPU:
                 assert one.found == min(capacity, allocatable)
