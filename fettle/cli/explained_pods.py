@@ -195,7 +195,8 @@ def print_placed(out: Any, placed: dict[str, Any], *, everything: bool) -> None:
     from rich.markup import escape
 
     of = f", of {owned_by(placed)}" if placed["owner"] else ""
-    out.print(escape(f"{placed['phase']} since {shown_time(placed['boundAt'])}{of}"))
+    began = placed.get("deletedAt") or placed["boundAt"]
+    out.print(escape(f"{placed['phase']} since {shown_time(began)}{of}"))
     for resource, count in placed["units"].items():
         out.print(f"  was given {count} {escape(resource)}")
     devices = placed["devices"]

@@ -205,7 +205,7 @@ PLAIN = frozenset(("json", "yaml"))
 _TIMES = frozenset(
     (
         *("since", "until", "at", "start", "end", "first", "last", "observedAt", "boundAt"),
-        *("startedAt", "lostAt", "confirmedAt", "waitsUntil", "endsAt"),
+        *("startedAt", "deletedAt", "lostAt", "confirmedAt", "waitsUntil", "endsAt"),
     )
 )
 """Fields that are Unix seconds where they are numbers."""

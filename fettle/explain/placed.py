@@ -4,6 +4,7 @@ The dictionaries are what `/pods` answers, and `placed` of `/explain`. Pure.
 """
 
 from collections.abc import Iterator
+from math import isinf
 from typing import Any
 
 from fettle.api import core
@@ -42,6 +43,10 @@ def plain_placed(placed: PlacedPod) -> dict[str, Any]:
         "policy": placed.policy.name,
         # When it got its node; `null` if nobody says.
         "boundAt": bound_at(placed.pod) or None,
+        # When somebody asked to delete it; `null` if nobody has.
+        "deletedAt": None
+        if isinf(placed.pod.metadata.deleted_at)
+        else placed.pod.metadata.deleted_at,
         # Whether its policy refuses where it is.
         "atRisk": placed.at_risk,
         # Whether that is `certain` or `possible`; `null` if nothing is refused.

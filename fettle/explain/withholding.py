@@ -11,7 +11,8 @@ WITHHELD = (
 )
 _OF_NODE = ("fits", "allowed", "score", "value")
 _OF_PLACED = (
-    *("pod", "owner", "node", "phase", "policy", "boundAt", "atRisk", "use", "since", "units"),
+    *("pod", "owner", "node", "phase", "policy", "boundAt", "deletedAt", "atRisk", "use", "since"),
+    "units",
 )
 _OF_DEVICE = ("device", "claim", "adminAccess", "resource", "unit", "use")
 

@@ -18,9 +18,10 @@ REGISTER = "hami.io/node-nvidia-register"
 """A JSON array of objects with `id` and `index` (0 is left out); up to v2.5 fields separated by
 commas, of which the eighth is the index, and a colon after each GPU."""
 HANDSHAKE = "hami.io/node-handshake"
-"""HAMi's scheduler writes `Requesting_` and its time here, and the plugin answers each half minute
-with `Reported` and its own. `Deleted`: the scheduler has given the plugin up (pkg/device/devices.go
-CheckHealth)."""
+"""HAMi's scheduler writes `Requesting_` and its time here. Up to v2.7 the plugin answers each half
+minute with `Reported` and its own; since v2.8 (HAMi#1499) it does not, so the time stays, and the
+scheduler passes over it while the node has allocatable GPUs. `Deleted`: the scheduler has given the
+plugin up (pkg/device/devices.go CheckHealth)."""
 UNANSWERED_S = 86_400.0
 """A register is outdated after so long: the scheduler's times are in a time zone that is not known,
 up to 14 hours off."""
@@ -52,11 +53,14 @@ def unhealthy(annotations: Mapping[str, str]) -> list[str]:
     return [*dict.fromkeys(one.uuid for one in _registered(annotations) if one.unhealthy)]
 
 
-def is_outdated(annotations: Mapping[str, str], now: float) -> bool:
-    """Whether nobody keeps the register up to date."""
+def is_outdated(annotations: Mapping[str, str], has_allocatable: bool, now: float) -> bool:
+    """Whether nobody keeps the register up to date. `has_allocatable`: the device plugin serves
+    units to the kubelet."""
     said = annotations.get(HANDSHAKE, "")[: patterns.LONGEST]
     if said.startswith("Deleted"):
         return True
+    if has_allocatable and said.startswith("Requesting"):
+        return False
     if (found := _TIME.search(said)) is None:
         return False
     try:

@@ -316,7 +316,9 @@ def of_registers(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
         )
         for uuid in hami.unhealthy(annotations)
     )
-    if hami.is_outdated(annotations, now):
+    allocatable = (node.status.allocatable if node.status is not None else None) or {}
+    has_allocatable = units_of(allocatable.get(nvsentinel.RESOURCE, 0)) > 0
+    if hami.is_outdated(annotations, has_allocatable, now):
         return NodeReport((), frozenset())
     is_seen = hami.REGISTER in annotations or not is_part(node, ANNOTATIONS)
     return NodeReport(evidence, frozenset((_REGISTERED,) if is_seen else ()))

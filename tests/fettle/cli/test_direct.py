@@ -129,6 +129,7 @@ def timeless(told: Any) -> Any:
             "confirmedAt",
             "startedAt",
             "boundAt",
+            "deletedAt",
             "generation",
         }
         left |= {f"{name}Time" for name in left}  # the command's own, for people

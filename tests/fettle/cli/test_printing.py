@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fettle.cli import device_tables, explained_pods
+from fettle.cli import device_tables, explained_pods, tables
 from fettle.cli.printing import FEW, process_lines, status_code
 from fettle.explain import brief
 from fettle.model import State, reasons
@@ -442,3 +442,5 @@ def test_a_pod_that_is_placed_is_explained_in_twenty_lines_too() -> None:
     explained_pods.print_pod(data, explained_pods.Extent(evidence=True), out)
     assert isinstance(out.file, io.StringIO)
     assert out.file.getvalue().count("is Degraded: XID 79") == len(held)
+    data["placed"] |= {"phase": "Terminating", "deletedAt": 3600.0}
+    assert f"Terminating since {tables.shown_time(3600.0)}" in on_a_terminal(data)

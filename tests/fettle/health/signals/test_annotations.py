@@ -15,6 +15,8 @@ annotations:
   - {{name: state, key: example.com/state, value: "bad*", weight: 0.4, source: s}}
 """
 RULES = load_rules("rules.yaml", ROWS)
+SHIPPED = load_rules()
+UUID_DIGITS = "10000000-0000-0000-0000-000000000000"
 
 
 def told(*values: dict[str, str]) -> HealthBook:
@@ -43,6 +45,20 @@ def test_it_speaks_of_the_units_that_it_names(value: str, unit: str) -> None:
     ]
     assert str(evidence[0].source) == "annotation bad-gpus"
     assert f"annotation {KEY}={value}" in evidence[0].text
+
+
+@pytest.mark.parametrize(
+    ("value", "units"),
+    [
+        ("0,3", ["index:0", "index:3"]),
+        ("0, 12", ["index:0", "index:12"]),
+        (f"GPU-{UUID_DIGITS},2", [f"GPU-{UUID_DIGITS}", "index:2"]),
+        (UUID_DIGITS, []),
+    ],
+)
+def test_digits_of_a_uuid_in_volcanos_list_are_no_index(value: str, units: list[str]) -> None:
+    said = report_of_node(node(annotations={"volcano.sh/gpu-unhealthy-ids": value}), SHIPPED, NOW)
+    assert [e.subject.unit for e in said.evidence if isinstance(e.subject, UnitId)] == units
 
 
 def test_fettles_own_annotations_are_no_evidence() -> None:

@@ -72,6 +72,26 @@ def test_a_register_that_nobody_keeps_up_to_date_neither_blames_nor_clears(hands
     assert weighed.evidence.standing is Standing.NOT_REPORTED
 
 
+@pytest.mark.parametrize(
+    ("handshake", "units", "counts"),
+    [
+        (asked(NOW - 900 * HOUR), "9", True),
+        (asked(NOW - 900 * HOUR), "0", False),
+        (answered(NOW - 900 * HOUR), "9", False),
+        ("Deleted_2026-09-20 10:00:00", "9", False),
+    ],
+)
+def test_a_request_that_plugins_no_longer_answer_says_nothing_while_units_are_allocatable(
+    handshake: str, units: str, *, counts: bool
+) -> None:
+    asks = node(
+        annotations=registered(IN_JSON, handshake),
+        capacity={"nvidia.com/gpu": "10"},
+        allocatable={"nvidia.com/gpu": units},
+    )
+    assert (BAD in {one.subject for one in report_of_node(asks, RULES, NOW).evidence}) is counts
+
+
 def test_a_gpu_that_is_registered_as_healthy_again_is_free_at_once() -> None:
     book = HealthBook(HealthSettings(), RULES)
     tell(book, node(annotations=registered(NINE)), NOW)
@@ -91,7 +111,7 @@ def test_a_uuid_in_other_case_is_the_same_one() -> None:
 
 @pytest.mark.parametrize("handshake", ["Requesting_9999-99-99 99:99:99", "Reported " + "9" * 9999])
 def test_a_handshake_of_any_form_is_read_without_harm(handshake: str) -> None:
-    assert not hami.is_outdated({hami.HANDSHAKE: handshake}, NOW)
+    assert not hami.is_outdated({hami.HANDSHAKE: handshake}, False, NOW)
 
 
 def test_many_devices_in_one_register_are_bounded_by_what_is_read_of_it() -> None:
