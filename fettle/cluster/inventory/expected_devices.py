@@ -225,11 +225,16 @@ def is_split(annotations: Mapping[str, str]) -> bool:
     return any(key.startswith("hami.io/node-") and "register" in key for key in annotations)
 
 
-def _is_counted(node: DeviceCounts, name: str) -> bool:
-    """Whether fewer than were seen means that hardware is gone."""
+def is_hardware(name: str) -> bool:
+    """Whether so many units of a resource, or devices of a driver, mean so much hardware."""
     if "/" not in name:
         return name not in _NO_HARDWARE
-    return not node.split and _ACCELERATOR.fullmatch(name) is not None
+    return _ACCELERATOR.fullmatch(name) is not None
+
+
+def _is_counted(node: DeviceCounts, name: str) -> bool:
+    """Whether fewer than were seen means that hardware is gone."""
+    return is_hardware(name) and not (node.split and "/" in name)
 
 
 def _by_memory(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:

@@ -27,6 +27,7 @@ from fettle.cluster.inventory.expected_devices import (
     changes,
     expected_devices,
     is_change,
+    is_hardware,
     is_nvidia_unit,
     is_split,
     layout,
@@ -100,6 +101,8 @@ class _Past(msgspec.Struct):
     began: float
     most: dict[str, int] = {}
     since: dict[str, float] = {}
+    last: dict[str, int] = {}
+    """What its plugins and drivers knew of when it was last looked at."""
     unclear: dict[str, float] = {}
     """By driver, since when its pools have not been whole."""
 
@@ -256,11 +259,16 @@ class MissingDevices:
     def _remember_most(self, past: _Past, has: Has, now: float) -> None:
         """A plugin follows its new configuration only after a while: until then nothing is the
         most. Where there are more NVIDIA units of some resource than ever, somebody may have
-        divided or shared the GPUs anew, by hand: then there are fewer of others by that."""
+        divided or shared the GPUs anew, by hand: then there are fewer of others by that. Where all
+        units became fewer at once, by one whole factor, they are no longer shared."""
         began = past.began = min(past.began, now)
         before = past.most if now - began >= self._after_s else {}
         if any(is_nvidia_unit(what) and n > before.get(what, 0) for what, n in has.counted.items()):
             before = {what: n for what, n in before.items() if not is_nvidia_unit(what)}
+        units = {one.resource: one for one in has.plugins if is_hardware(one.resource)}
+        if _are_shared_by_fewer(before, past, units):
+            before = {what: n for what, n in before.items() if what not in units}
+        past.last = dict(has.counted)
         past.most = {
             what: max(before.get(what, 0), has.counted.get(what, 0))
             for what in {**before, **has.counted}
@@ -282,6 +290,24 @@ class MissingDevices:
                 split=is_split(node.metadata.annotations or {}),
             )
         )
+
+
+def _are_shared_by_fewer(
+    before: Mapping[str, int], past: _Past, units: Mapping[str, PluginView]
+) -> bool:
+    """Whether a plugin has a new setting. One unit fewer is a device that is gone. What became
+    fewer one after the other was lost; while the plugin restarts, it is withdrawn, but known."""
+    factors = set()
+    for what, now in units.items():
+        most = before.get(what, 0)
+        if not most and not now.capacity:
+            continue
+        was = past.last.get(what, 0 if what in past.since else most)
+        is_at_once = was == most > now.capacity + 1 and now.allocatable == now.capacity > 0
+        if not is_at_once or most % now.capacity:
+            return False
+        factors.add(most // now.capacity)
+    return len(factors) == 1
 
 
 def hardware(devices: Iterable[PublishedDevice], parts: Collection[DeviceId]) -> Mapping[str, int]:

@@ -162,8 +162,47 @@ def test_gpus_that_somebody_divides_by_hand_are_not_missing(
     put_nvidia(fleet, before, "n", "a", "b", note="later")
     put_nvidia(fleet, after, "n")
     assert not fleet.view.nodes["n"].missing
-    put_nvidia(fleet, {**after, max(after): 1}, "n")
+    put_nvidia(fleet, {**after, max(after): after[max(after)] - 1}, "n")
     assert [one.name for one in fleet.view.nodes["n"].missing] == [max(after)]
+
+
+@pytest.mark.parametrize("factor", [4, 8])
+def test_gpus_that_are_no_longer_shared_are_not_missing(fleet: Fleet, factor: int) -> None:
+    """No label says so. Meanwhile the plugin restarts, and what it offered is withdrawn."""
+    shared, whole = {NVIDIA: 4 * factor, "a.b/nic": 3}, {NVIDIA: 4, "a.b/nic": 3}
+    put_nvidia(fleet, shared, "n")
+    fleet.now += AFTER_S
+    put_nvidia(fleet, shared, "n", note="later")
+    put_nvidia(fleet, shared, "n", allocatable=dict.fromkeys(shared, "0"))
+    assert fleet.view.nodes["n"].missing
+    put_nvidia(fleet, whole, "n")
+    assert not fleet.view.nodes["n"].missing
+    put_nvidia(fleet, {**whole, NVIDIA: 3}, "n")
+    assert told(fleet.view.nodes["n"].missing) == [(NVIDIA, 3, 4, "the most since its boot")]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [{NVIDIA: 2}, {NVIDIA: 1}],  # one device
+        [{NVIDIA: 8}, {NVIDIA: 0}],
+        [{NVIDIA: 8}, {NVIDIA: 5}],
+        [{NVIDIA: 8}, {NVIDIA: 6}, {NVIDIA: 4}],  # one after the other
+        [{MIG_1G: 8, MIG_3G: 4}, {MIG_1G: 4, MIG_3G: 4}],
+        [{MIG_1G: 8, MIG_3G: 4}, {MIG_1G: 4, MIG_3G: 1}],
+    ],
+)
+def test_gpus_that_became_fewer_otherwise_are_lost(
+    fleet: Fleet, seen: list[dict[str, int]]
+) -> None:
+    put_nvidia(fleet, seen[0], "n")
+    fleet.now += AFTER_S
+    put_nvidia(fleet, seen[0], "n", note="later")
+    for units in seen[1:]:
+        put_nvidia(fleet, units, "n")
+    assert told(fleet.view.nodes["n"].missing)[0][1:3] == tuple(
+        next((units[what], seen[0][what]) for what in units if units[what] < seen[0][what])
+    )
 
 
 @pytest.mark.parametrize(
@@ -290,7 +329,8 @@ def put_nvidia(
 ) -> None:
     """Nodes of one type have these units."""
     counted = {resource: str(number) for resource, number in units.items()}
-    status = {"capacity": counted, "allocatable": counted, "nodeInfo": {"bootID": "b"}}
+    allocatable = metadata.pop("allocatable", counted)
+    status = {"capacity": counted, "allocatable": allocatable, "nodeInfo": {"bootID": "b"}}
     labels = {TYPE: "p5", "note": note, **metadata.pop("labels", {})}
     for name in names:
         raw = {"metadata": {"name": name, "labels": labels, **metadata}, "status": status}
