@@ -32,6 +32,7 @@ from fettle.health import (
     make_rules,
     one_line,
     own_rows,
+    readable,
     rule_mistakes,
     rules_without,
     subject_called,
@@ -257,7 +258,8 @@ async def _told(others: Sequence[OtherObject], rows: Sequence[ObjectRow], now: f
                 assert isinstance(read.object, core.WatchedObject)
                 key, uid = read.object.metadata.key, read.object.metadata.uid
                 texts = [row.expressions for row in about]
-                outcomes = await judge.judge(texts, read.object.raw, now)
+                judged = await judge.judge(texts, read.object.raw, now)
+                outcomes = [*map(readable, judged)]
             facts: dict[str, tuple[ObjectFact, ...]] = {}
             for row, outcome in zip(about, outcomes, strict=True):
                 told.take(row.name, f"{of} {key}", outcome)

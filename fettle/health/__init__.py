@@ -17,7 +17,7 @@ from fettle.health.signals.claims import (
 from fettle.health.signals.events import report_of_event
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.object_rows import ObjectKind, ObjectRow, quoted
-from fettle.health.signals.objects import object_reporter, report_of_object
+from fettle.health.signals.objects import object_reporter, readable, report_of_object
 from fettle.health.signals.operator_words import (
     COUNT_HINT,
     GFD_COUNT,
@@ -128,6 +128,7 @@ __all__ = [
     "one_line",
     "own_rows",
     "quoted",
+    "readable",
     "report_of_claim",
     "report_of_compute_domain",
     "report_of_event",

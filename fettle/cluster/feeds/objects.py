@@ -32,7 +32,7 @@ from fettle.api import (
 from fettle.api.kinds import Kind, any_kind
 from fettle.cel import ObjectJudge, RowOutcome
 from fettle.client import Reflector, Session, served_kinds
-from fettle.health import ObjectKind, ObjectRow, expressions_of, one_line
+from fettle.health import ObjectKind, ObjectRow, expressions_of, one_line, readable
 from fettle.logs import Logger
 from fettle.model import ClusterError
 from fettle.pacing import keep
@@ -329,7 +329,7 @@ class ObjectFeed:
         namespace, now = key.rpartition("/")[0], self._clock()
         asked = [row for row in kind.rows if not self._rests(row, namespace)]
         judged = await self._judge.judge([row.expressions for row in asked], waiting.raw, now)
-        found = {row.name: one for row, one in zip(asked, judged, strict=True)}
+        found = {row.name: readable(one) for row, one in zip(asked, judged, strict=True)}
         for row in asked:
             self._note_pace(row, namespace, found[row.name])
         rests = RowOutcome(problem="it took too long on such objects, so it rests for some minutes")

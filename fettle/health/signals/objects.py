@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from fettle.api import ObjectReported
-from fettle.health.signals.object_rows import ObjectRow
+from fettle.cel import RowOutcome
+from fettle.health.signals.object_rows import ObjectRow, quoted
 from fettle.health.signals.operator_words import subject_called
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
@@ -19,6 +20,15 @@ from fettle.model import Evidence, EvidenceKind, NodeId, ReporterId, Source, Sou
 
 def object_reporter(kind: str, key: str) -> ReporterId:
     return ReporterId(kind, key)
+
+
+def readable(outcome: RowOutcome) -> RowOutcome:
+    """What a row says of an object; not known if it names a device in a way that nobody reads."""
+    named = (one.device for one in outcome.facts if subject_called(one.device, NodeId("")) is None)
+    if (odd := next(named, None)) is None:
+        return outcome
+    problem = f"device: {quoted(odd)} names none; it must be DRIVER/POOL/DEVICE or RESOURCE UNIT"
+    return RowOutcome(problem=problem)
 
 
 def report_of_object(reported: ObjectReported, rules: SignalRules, now: float) -> SignalReport:
@@ -39,10 +49,10 @@ def _evidence(reported: ObjectReported, rules: SignalRules, now: float) -> Itera
             continue
         for fact in facts:
             subject = subject_called(fact.device, NodeId(fact.node))
-            about = "" if subject is not None else f"device {fact.device!r} cannot be read"
+            if subject is None:
+                continue
             said = f"{reported.kind.partition('.')[0]} {reported.key}: {fact.said or name}"
-            told = "; ".join(filter(None, (said, about)))
-            yield _fact(reported, row, rules, subject or NodeId(fact.node), told, now)
+            yield _fact(reported, row, rules, subject, said, now)
 
 
 def _fact(

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from fettle.api import ObjectFact, ObjectReported, kinds
-from fettle.health import SignalRules, load_rules, report_of_object, rule_mistakes
+from fettle.cel import RowOutcome
+from fettle.health import SignalRules, load_rules, readable, report_of_object, rule_mistakes
 from fettle.model import DeviceId, EvidenceKind, NodeId, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
 
@@ -65,13 +66,26 @@ def test_what_is_in_another_namespace_is_its_word_bounded_and_not_latched() -> N
     [
         ("gpu.example.com/n/gpu-0", DeviceId("gpu.example.com", "n", "gpu-0")),
         ("nvidia.com/gpu index:3", UnitId("n", "nvidia.com/gpu", "index:3")),
-        ("what?", NodeId("n")),
     ],
 )
 def test_a_device_is_named_as_in_a_hold(device: str, subject: object) -> None:
     (one,) = report_of_object(reported(device=device), rules_with(), 0.0).evidence
     assert one.subject == subject
-    assert ("cannot be read" in one.text) == (device == "what?")
+
+
+@pytest.mark.parametrize("device", ["gpu-3", "what?", "nvidia.com/gpu", "a" * 1000])
+def test_a_device_that_cannot_be_read_blames_no_node_and_is_told(device: str) -> None:
+    fact = ObjectFact("n", device, "it failed")
+    outcome = readable(RowOutcome((ObjectFact("n", "nvidia.com/gpu 3"), fact), counts=True))
+    assert (outcome.facts, outcome.counts) == ((), False)
+    assert outcome.problem.startswith(f"device: '{device[:100]}")
+    assert len(outcome.problem) < 300
+    assert report_of_object(reported(device=device), rules_with(), 0.0).evidence == ()
+
+
+def test_what_names_a_device_a_unit_or_the_node_itself_is_left_as_it_is() -> None:
+    facts = (ObjectFact("n"), ObjectFact("n", "d/p/g"), ObjectFact("n", "nvidia.com/gpu 3"))
+    assert readable(RowOutcome(facts, counts=True)).facts == facts
 
 
 def test_a_fault_is_over_when_its_object_says_so_and_fades_if_that_is_not_known_or_gone() -> None:
