@@ -8,10 +8,17 @@ plugin counts after a restart has forgotten the GPU that was lost before.
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from itertools import chain
+from math import inf
 from typing import NamedTuple
 
 from fettle.cluster.inventory.unit_counts import FEW_PEERS, GPU, Usual, machine, plain_resource
-from fettle.health import GFD_COUNT, KARPENTER_COUNT, NVSENTINEL_COUNT, to_count
+from fettle.health import (
+    GFD_COUNT,
+    INSTANCE_COUNTS,
+    KARPENTER_MAKER,
+    NVSENTINEL_COUNT,
+    to_count,
+)
 
 GPU_DRIVER = "gpu.nvidia.com"
 
@@ -84,17 +91,15 @@ _NO_PLUGIN = (
 )
 """Labels and values of nodes on which NVIDIA/gpu-operator runs no device plugin that counts GPUs
 for containers (controllers/state_manager.go)."""
-_KARPENTER_MAKER = "karpenter.k8s.aws/instance-gpu-manufacturer"
-"""Karpenter's provider for AWS, of the instance type."""
 _PRESENT = (
     ("nvidia.com/gpu.present", "true", GPU),  # NVIDIA/gpu-operator
     ("cloud.google.com/gke-accelerator", "nvidia", GPU),  # GKE
     ("cloud.google.com/gke-tpu-accelerator", "tpu", "google.com/tpu"),  # GKE
     ("k8s.amazonaws.com/accelerator", "nvidia", GPU),  # EKS, for Cluster Autoscaler
     ("kubernetes.azure.com/accelerator", "nvidia", GPU),  # AKS
-    (_KARPENTER_MAKER, "nvidia", GPU),
+    (KARPENTER_MAKER, "nvidia", GPU),
     ("feature.node.kubernetes.io/amd-gpu", "true", "amd.com/gpu"),  # ROCm/gpu-operator
-    (_KARPENTER_MAKER, "amd", "amd.com/gpu"),
+    (KARPENTER_MAKER, "amd", "amd.com/gpu"),
 )
 """A label, how its value begins, and the resource of which such a node has some."""
 
@@ -127,12 +132,17 @@ def _by_label(node: DeviceCounts, key: str) -> Iterator[tuple[str, Expected]]:
 def _by_instance(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
     """What the type of the instance has: how many, or at least some."""
     labels = node.labels
-    count = to_count(labels.get(KARPENTER_COUNT, ""))
-    if count and labels.get(_KARPENTER_MAKER) == "nvidia" and not _is_divided(node):
-        source = f"label {KARPENTER_COUNT}"
-        yield _name_of(GPU, node.capacities), Expected(count, source)
-        if GPU_DRIVER in node.devices:
-            yield GPU_DRIVER, Expected(count, source)
+    for key, maker, value, resource in INSTANCE_COUNTS:
+        count, source = to_count(labels.get(key, "")), f"label {key}"
+        if not count or maker not in labels or not labels[maker].startswith(value):
+            continue
+        if resource != GPU:
+            if node.capacities.get(resource) or not _is_given_by_others(node, resource):
+                yield resource, Expected(count, source)
+        elif not _is_divided(node):
+            yield _name_of(GPU, node.capacities), Expected(count, source)
+            if GPU_DRIVER in node.devices:
+                yield GPU_DRIVER, Expected(count, source)
     for key, value, resource in _PRESENT:
         if labels.get(key, "").startswith(value) and not _has_any(node, resource):
             yield _name_of(resource, node.capacities), Expected(1, f"label {key}")
@@ -169,6 +179,13 @@ def _has_any(node: DeviceCounts, resource: str) -> bool:
     """Whether there is anything of the vendor, such as a GPU that is passed through to VMs."""
     vendor = resource.partition("/")[0]
     return any(n and vendor in one.partition("/")[0] for one, n in node.all.items())
+
+
+def _is_given_by_others(node: DeviceCounts, resource: str) -> bool:
+    """Whether another resource or driver has them, such as `aws.amazon.com/neuroncore` and
+    `neuron.aws.com`."""
+    what = resource.partition("/")[2]
+    return any(n and what in one for one, n in node.all.items())
 
 
 def is_nvidia_unit(name: str) -> bool:
@@ -250,7 +267,11 @@ MEMORY, PEERS = "the most since its boot", "what most nodes of its type and pool
 
 
 def _by_peers(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
+    count = to_count(node.labels.get(GFD_COUNT, ""))
+    most = count if count and not _is_in_pool(node.labels) else inf
     for name, usual in node.usual.items():
+        if usual.number > most and (name == GPU_DRIVER or is_nvidia_unit(name)):
+            continue  # machines of one name may be built differently
         is_usual = _is_counted(node, name) and (usual.common or node.all.get(name))
         if is_usual and not (is_nvidia_unit(name) and _is_divided_otherwise(node, usual.nodes)):
             yield name, Expected(usual.number, PEERS)
@@ -330,8 +351,14 @@ _POOLS = (
     "eks.amazonaws.com/nodegroup",
     "cloud.google.com/gke-nodepool",
     "kubernetes.azure.com/agentpool",
+    "nebius.com/node-group-id",  # nebius/nebius-solutions-library, soperator
+    "oke.oraclecloud.com/pool.name",  # oracle-terraform-modules/terraform-oci-oke
 )
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+
+def _is_in_pool(labels: Mapping[str, str]) -> bool:
+    return any(key in labels for key in _POOLS)
 
 
 def layout(labels: Mapping[str, str]) -> Mapping[str, str]:

@@ -63,11 +63,42 @@ also those in MIG mode; with the strategy "single", their MIG devices; 0 if that
 NVSENTINEL_COUNT = "nvsentinel.dgxc.nvidia.com/gpu.count.expected"
 """NVSentinel's labeler (labeler.expectedDeviceCounts): by default, the most of that count among
 nodes with the same labels."""
-KARPENTER_COUNT = "karpenter.k8s.aws/instance-gpu-count"
-"""Karpenter's provider for AWS, of the instance type."""
-COUNT_SOURCES = tuple(
-    Source(SourceKind.LABEL, label) for label in (GFD_COUNT, NVSENTINEL_COUNT, KARPENTER_COUNT)
+KARPENTER_MAKER = "karpenter.k8s.aws/instance-gpu-manufacturer"
+_GPU, _NEURON = "nvidia.com/gpu", "aws.amazon.com/neuron"
+INSTANCE_COUNTS = (
+    # aws/karpenter-provider-aws, pkg/apis/v1/labels.go
+    ("karpenter.k8s.aws/instance-gpu-count", KARPENTER_MAKER, "nvidia", _GPU),
+    (
+        "karpenter.k8s.aws/instance-accelerator-count",
+        "karpenter.k8s.aws/instance-accelerator-manufacturer",
+        "aws",
+        _NEURON,
+    ),
+    (  # EKS's user guide, "Create a node pool for EKS Auto Mode"
+        "eks.amazonaws.com/instance-gpu-count",
+        "eks.amazonaws.com/instance-gpu-manufacturer",
+        "nvidia",
+        _GPU,
+    ),
+    (  # Azure/karpenter-provider-azure, labels LabelSKUGPUCount, LabelSKUGPUManufacturer
+        "karpenter.azure.com/sku-gpu-count",
+        "karpenter.azure.com/sku-gpu-manufacturer",
+        "nvidia",
+        _GPU,
+    ),
+    (  # GKE; GoogleCloudPlatform/PerfKitBenchmarker selects nodes by both
+        "cloud.google.com/gke-accelerator-count",
+        "cloud.google.com/gke-accelerator",
+        "nvidia",
+        _GPU,
+    ),
+    # CoreWeave, as in skypilot-org/skypilot, tests of its CoreWeaveLabelFormatter
+    ("gpu.nvidia.com/count", "gpu.nvidia.com/class", "", _GPU),
 )
+"""Labels of the type of the instance: how many there are, of which maker or model, how its value
+begins, and the resource."""
+_COUNTS = (GFD_COUNT, NVSENTINEL_COUNT, *(row[0] for row in INSTANCE_COUNTS))
+COUNT_SOURCES = tuple(Source(SourceKind.LABEL, label) for label in _COUNTS)
 """Labels that say how many devices a node should have."""
 MOST_EXPECTED = 64
 _DOMAIN = r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)"

@@ -51,6 +51,20 @@ KARPENTER = {
     "karpenter.k8s.aws/instance-gpu-count": "8",
     "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
 }
+EKS = {
+    "eks.amazonaws.com/instance-gpu-count": "8",
+    "eks.amazonaws.com/instance-gpu-manufacturer": "nvidia",
+}
+AZURE = {
+    "karpenter.azure.com/sku-gpu-count": "8",
+    "karpenter.azure.com/sku-gpu-manufacturer": "nvidia",
+}
+COREWEAVE = {"gpu.nvidia.com/count": "8", "gpu.nvidia.com/class": "H100_NVLINK_80GB"}
+NEURON = {
+    "karpenter.k8s.aws/instance-accelerator-count": "16",
+    "karpenter.k8s.aws/instance-accelerator-manufacturer": "aws",
+}
+BY_NEURON = (16, f"label {next(iter(NEURON))}")
 NO_OPERANDS = {"nvidia.com/gpu.deploy.operands": "false"}
 GKE = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
 TPU = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"}
@@ -102,6 +116,27 @@ PEERS = "what most nodes of its type and pool have"
             {GPU: (8, "label karpenter.k8s.aws/instance-gpu-count")},
         ),
         ({"labels": KARPENTER, "capacities": {GPU: 0, SMALL: 56}}, {}),
+        *(
+            ({"labels": labels, "capacities": {GPU: units}}, {GPU: (8, f"label {key}")})
+            for labels in (EKS, AZURE, COREWEAVE)
+            for key in [next(iter(labels))]
+            for units in (0, 7)
+        ),
+        ({"labels": EKS, "devices": {DRIVER: 7}}, {DRIVER: (8, f"label {next(iter(EKS))}")}),
+        ({"labels": {**EKS, "eks.amazonaws.com/instance-gpu-manufacturer": "amd"}}, {}),
+        ({"labels": {"gpu.nvidia.com/count": "8"}}, {}),
+        ({"labels": {**AZURE, "karpenter.azure.com/sku-gpu-count": "0"}}, {}),
+        ({"labels": NEURON}, {"aws.amazon.com/neuron": BY_NEURON}),
+        (
+            {"labels": NEURON, "capacities": {"aws.amazon.com/neuron": 15}},
+            {"aws.amazon.com/neuron": BY_NEURON},
+        ),
+        ({"labels": NEURON, "capacities": {"aws.amazon.com/neuroncore": 32}}, {}),
+        ({"labels": NEURON, "devices": {"neuron.aws.com": 16}}, {}),
+        (
+            {"labels": {**GKE, "cloud.google.com/gke-accelerator-count": "8"}},
+            {GPU: (8, "label cloud.google.com/gke-accelerator-count")},
+        ),
         ({"labels": GKE}, {GPU: (1, "label cloud.google.com/gke-accelerator")}),
         ({"labels": GKE, "capacities": {GPU: 1}}, {}),
         ({"labels": {"nvidia.com/gpu.present": "false"}}, {}),

@@ -133,6 +133,27 @@ def test_peers_of_one_type_and_pool_show_what_is_missing(fleet: Fleet) -> None:
     assert not fleet.view.nodes["other"].missing
 
 
+@pytest.mark.parametrize("pool", ["nebius.com/node-group-id", "oke.oraclecloud.com/pool.name"])
+def test_nodes_of_other_pools_are_no_peers(fleet: Fleet, pool: str) -> None:
+    for name, gpus in (("n", 4), ("a", 8), ("b", 8), ("c", 8)):
+        labels = {TYPE: "gpu-h100", pool: "small" if name == "n" else "large"}
+        put(fleet, name=name, gpus=gpus, labels=labels)
+    assert not fleet.look().nodes["n"].missing
+
+
+@pytest.mark.parametrize(("pool", "lost"), [({}, 0), ({"karpenter.sh/nodepool": "x"}, 4)])
+def test_machines_of_one_name_outside_of_pools_have_what_gpu_feature_discovery_counts(
+    fleet: Fleet, pool: dict[str, str], lost: int
+) -> None:
+    """A pool is built alike; after a reboot it alone tells of a GPU that was lost before."""
+    machine = {"nvidia.com/gpu.machine": "SYS-420GP", **pool}
+    for name, gpus in (("a", 8), ("b", 8), ("c", 8), ("n", 4)):
+        counted = {"nvidia.com/gpu.count": str(gpus)}
+        units = {NVIDIA: gpus}
+        put_nvidia(fleet, units, name, labels={TYPE: "k3s", **machine, **counted})
+    assert sum(one.expected - one.found for one in fleet.look().nodes["n"].missing) == lost
+
+
 @pytest.mark.parametrize("lacking", [f"n{i}" for i in range(5)])
 def test_the_first_view_knows_all_peers_whichever_node_is_looked_at_first(
     fleet: Fleet, lacking: str
