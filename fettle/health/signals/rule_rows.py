@@ -23,7 +23,11 @@ _TELLS_OF_HEALTH = re.compile(
     "health(?!care)|degrad|(?<!de)fault(?![-_.]?(?:domain|toleran))|quarantin|maintenance|cordon"
     "|drain|broken|remediat|repair|evict|fail(?!ure[-_.]?domain|over)|error|suspect|reboot"
     "|unavailable|abnormal|anomal|problem|incident|defect|impair|damag|corrupt|malfunction|outage"
-    "|unrespons|uncorrect|retire|decommission|(?<![a-z])(?:bad|xid|sick|lost|rma)(?![a-z])"
+    "|unrespons|uncorrect|retire|decommission|unusable|unstable|flapping|overheat|throttled|fallen"
+    "|out[-_.]?of[-_.]?service|(?<!cpu[-_.])isolated(?![-_.]?(?:cpu|core))|crash(?![-_.]?kernel)"
+    "|(?<!scale[-_.])(?<!cool[-_.])(?<![a-z])down(?![a-z])"
+    "|(?<![a-z])(?:bad|xids?|sick|lost|rma|offline|hung|stuck|dead|missing|ecc)(?![a-z])"
+    "|^aws-node-termination-handler/action$|^os[.]modelarts[.]node/lock[.]action$"  # what is done
     "|(?-i:(?<![A-Za-z])(?:bad|xid|sick|lost|RMA)(?=[A-Z])"  # badGPU
     "|(?<=[a-z])(?:Bad|Xid|XID|Sick|Lost|Rma|RMA)(?![a-z]))",  # gpuXid
     re.IGNORECASE,
