@@ -36,6 +36,9 @@ from fettle.model import (
     Policy,
     RuleSeverity,
     Validation,
+    is_device_name,
+    is_label,
+    shown,
 )
 
 _RULE = re.compile(r"FTL\d{3}")
@@ -60,8 +63,15 @@ class ExpectedDevicesSettings(SettingsSection, frozen=True, kw_only=True):
     """By resource (`nvidia.com/gpu: 8`), units; by DRA driver (`gpu.nvidia.com: 8`), devices."""
 
     def __post_init__(self) -> None:
-        key, equals, _ = self.label.partition("=")
-        check("health.expectedDevices", bool(key and equals), "label must be KEY=VALUE")
+        key, equals, value = self.label.partition("=")
+        label = f"label must be KEY=VALUE, not {shown(self.label)}"
+        check("health.expectedDevices", bool(equals) and is_label(key, value), label)
+        wrong = next((name for name in self.devices if not is_device_name(name)), "")
+        check(
+            "health.expectedDevices",
+            not wrong and "" not in self.devices,
+            f"devices must be named as nvidia.com/gpu or gpu.nvidia.com, not {shown(wrong)}",
+        )
         check(
             "health.expectedDevices",
             all(0 <= number < 1_000_000 for number in self.devices.values()),

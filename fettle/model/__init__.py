@@ -69,6 +69,8 @@ from fettle.model.evidence import (
 )
 from fettle.model.field_checks import (
     LONGEST_PATTERN,
+    is_device_name,
+    is_label,
     shown,
     why_no_expression,
     why_no_rule_name,
@@ -235,6 +237,8 @@ __all__ = [
     "Weighed",
     "WorkerError",
     "errors",
+    "is_device_name",
+    "is_label",
     "is_tainted_as_held",
     "is_unknown",
     "labelled_mode",

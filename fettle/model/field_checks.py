@@ -18,6 +18,8 @@ _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _KEY = re.compile(f"({_DOMAIN}/)?{_LABEL}")
 _VALUE = re.compile(f"({_LABEL})?")
+_LABELS = r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)"
+_DEVICE = re.compile(rf"{_LABELS}*/[A-Za-z0-9._-]+|{_LABELS}+", re.ASCII)
 LONGEST_PATTERN = 256
 _SHOWN = 80
 _LONGEST_DOMAIN, _LONGEST_KEY = 253, 317
@@ -74,6 +76,20 @@ def taint_value(value: str) -> None:
 
 
 @lru_cache(maxsize=256)
+def is_label(key: str, value: str) -> bool:
+    """Whether an object may have this label."""
+    return (
+        len(key) <= _LONGEST_KEY
+        and _KEY.fullmatch(key) is not None
+        and _VALUE.fullmatch(value) is not None
+    )
+
+
+def is_device_name(name: str) -> bool:
+    """Whether a resource or driver may be called so. People read it in a terminal."""
+    return len(name) <= _LONGEST_KEY and _DEVICE.fullmatch(name) is not None
+
+
 def seconds(field: str, duration: str) -> int:
     """How many seconds a duration such as `90s`, `30m` or `1h30m` is.
 

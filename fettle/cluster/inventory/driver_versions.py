@@ -14,8 +14,7 @@ from fettle.api import core
 from fettle.api.own_group import DeviceHealthStatus, StoredDriver
 from fettle.cluster.view import NewDriver
 from fettle.dra import PublishedDevice
-from fettle.health import is_device_name
-from fettle.model import utc
+from fettle.model import is_device_name, utc
 from fettle.pacing import pause
 
 MOST_DRIVERS = 8

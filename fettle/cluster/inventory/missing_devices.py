@@ -37,8 +37,8 @@ from fettle.cluster.inventory.unit_counts import Peers
 from fettle.cluster.view import PluginView, Shortage
 from fettle.config import HealthSettings
 from fettle.dra import PoolView, PublishedDevice
-from fettle.health import expected_on_node, gpu_names, is_device_name
-from fettle.model import EXPECTED_DEVICES, DeviceId, utc
+from fettle.health import expected_on_node, gpu_names
+from fettle.model import EXPECTED_DEVICES, DeviceId, is_device_name, utc
 
 HIDES_S = 6 * 3600.0
 """So long a change of devices hides what is missing, from its first attempt on, work on a node

@@ -16,7 +16,6 @@ resource, devices of a DRA driver.
 """
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -51,6 +50,7 @@ from fettle.model import (
     SourceKind,
     Subject,
     UnitId,
+    is_device_name,
 )
 
 HOLD_SOURCE = Source(SourceKind.ANNOTATION, HOLD)
@@ -101,10 +101,6 @@ _COUNTS = (GFD_COUNT, NVSENTINEL_COUNT, *(row[0] for row in INSTANCE_COUNTS))
 COUNT_SOURCES = tuple(Source(SourceKind.LABEL, label) for label in _COUNTS)
 """Labels that say how many devices a node should have."""
 MOST_EXPECTED = 64
-_DOMAIN = r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)"
-_NAME = re.compile(rf"{_DOMAIN}*/[A-Za-z0-9._-]+|{_DOMAIN}+", re.ASCII)
-_LONGEST_NAME = 317
-"""Characters of a resource, by the API server."""
 _SHOWN = 64
 """Characters of what cannot be read."""
 _DIGITS = 6
@@ -282,11 +278,6 @@ def to_count(number: str) -> int | None:
     """A number of devices as a label or annotation has it; None if it cannot be one."""
     is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
     return int(number) if is_number else None
-
-
-def is_device_name(name: str) -> bool:
-    """Whether a resource or driver may be called so. People read it in a terminal."""
-    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 def unread_expectations(metadata: ObjectMeta, now: float) -> tuple[Evidence, ...]:

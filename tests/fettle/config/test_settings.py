@@ -23,6 +23,17 @@ from fettle.model import SettingsError
         ("health: {degradedBelow: 2}", "degradedBelow"),
         ("health: {unhealthyBelow: .nan}", "unhealthyBelow"),
         ("health: {orphanHalfLifeSeconds: 0}", "orphanHalfLifeSeconds"),
+        *(
+            (f"health: {{expectedDevices: [{{label: {label}, devices: {{{name}: 8}}}}]}}", says)
+            for label, name, says in (
+                ("a==b", "nvidia.com/gpu", "label must be KEY=VALUE, not 'a==b'"),
+                ("a", "nvidia.com/gpu", "label must be KEY=VALUE, not 'a'"),
+                ("a = b", "nvidia.com/gpu", "label must be KEY=VALUE, not 'a = b'"),
+                ("a=b", "gpu", "named as nvidia.com/gpu or gpu.nvidia.com, not 'gpu'"),
+                ("a=b", "''", "named as nvidia.com/gpu or gpu.nvidia.com, not ''"),
+                ("a=b", "nvidia.com/gpu=8", "not 'nvidia.com/gpu=8'"),
+            )
+        ),
         ("breaker: {maxExcludedShare: 7}", "maxExcludedShare"),
         ("scheduler: {featureGates: 'DRATaints=false'}", "'DRATaints' is not a DRA feature gate"),
         ("scheduler: {featureGates: DRADeviceTaints}", "write DRADeviceTaints=true"),
