@@ -2,6 +2,7 @@
 the rules. NVSentinel's conditions are read down to the device."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import msgspec
@@ -67,6 +68,11 @@ _JOINED, _MOST_PARTS = "; ", 64
 _MONITOR_BEFORE_READY_S = 180.0
 """How long before its node is ready a monitor may say what it found after the boot."""
 _OF_KUBELET = "Ready"
+_SCHEDULED = (
+    r"\b[A-Z][a-z]+ Scheduled: ([A-Z][a-z]{2}, [0-9]{1,2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT)"
+)
+"""As AKS's node-problem-detector repeats `NotBefore` of Azure's scheduled events
+(Azure/karpenter-provider-azure pkg/controllers/node/interruption)."""
 
 
 def of_conditions(
@@ -505,7 +511,7 @@ class _ConditionReader:
                 condition, one.subject, one.family, one.kind, one.weight, one.text(others), rule
             )
             if one.family is Family.MAINTENANCE:
-                begins_in_s = in_steps(row.begins_in_s)
+                begins_in_s = in_steps(_begins_in_s(row, condition.message, self._now))
                 evidence = msgspec.structs.replace(evidence, planned=True, begins_in_s=begins_in_s)
             yield Fault(one.identity, evidence)
 
@@ -542,3 +548,14 @@ class _ConditionReader:
             half_life_s=self._rules.half_life_s(family),
             planned=kind is EvidenceKind.UNKNOWN and condition.type != _OF_KUBELET,
         )
+
+
+def _begins_in_s(row: ConditionRow, message: str, now: float) -> float | None:
+    """In how many seconds planned work begins: by its message, or else by the row."""
+    found = None if row.begins_in_s is None else patterns.search(_SCHEDULED, message)
+    if found is None:
+        return row.begins_in_s
+    try:
+        return max(0.0, parsedate_to_datetime(found[1]).timestamp() - now)
+    except (ValueError, OverflowError):
+        return row.begins_in_s

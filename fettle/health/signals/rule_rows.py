@@ -194,8 +194,8 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     - `unknown_counts`: status Unknown means that nothing reliable is known about the node.
     - `heartbeat_s`: the producer renews the condition at least this often. After three times as
       long without a renewal, nothing reliable is known about the node, and a fault fades.
-    - `begins_in_s`: it is about planned work that has not begun, and nothing says when it does: in
-      so many seconds, as far as pods go by it. Only in family `maintenance`.
+    - `begins_in_s`: it is about planned work that begins in so many seconds, as far as pods go by
+      it, unless the message says when, as AKS's does. Only in family `maintenance`.
     """
 
     type: str

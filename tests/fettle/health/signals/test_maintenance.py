@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
 import pytest
 
 from fettle.config import HealthSettings
@@ -38,6 +41,23 @@ def test_a_lifecycle_condition_counts_while_it_is_true(
     for status in ("False", "Unknown"):
         said = report(condition(type_, status, "AdminRequested"))
         assert (said.evidence, said.unknown_signals) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("at", "begins_in_s"),
+    [
+        (format_datetime(datetime.fromtimestamp(NOW + 5 * HOUR, UTC), usegmt=True), 5 * HOUR),
+        (format_datetime(datetime.fromtimestamp(NOW - HOUR, UTC), usegmt=True), 0.0),
+        ("", 0.0),
+        ("soon", 0.0),
+        ("Mon, 99 Mar 2026 19:01:45 GMT", 0.0),
+        ("Mon, 02 Mar 0000 19:01:45 GMT", 0.0),
+    ],
+)
+def test_aks_says_in_its_message_when_a_machine_is_rebooted(at: str, begins_in_s: float) -> None:
+    said = f"Reboot Scheduled: {at}. DurationInSeconds: -1. For more information, see x"
+    found = only(report(condition("VMEventScheduled", "True", "VMEventScheduled", said)))
+    assert (found.planned, found.begins_in_s, found.weight) == (True, begins_in_s, 0.3)
 
 
 @pytest.mark.parametrize(
