@@ -256,7 +256,8 @@ def what_if(
     if call.get_parameter_source("server") is ParameterSource.COMMANDLINE:
         raise click.UsageError(
             "A server knows the pods of its cluster, and no file: "
-            "leave out --server, or without a cluster give --snapshot DIR."
+            "leave out --server, and give its settings with --settings FILE, "
+            "or without a cluster --snapshot DIR."
         )
     try:
         explained_pods.suppose(name, namespace, output, change)

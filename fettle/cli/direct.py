@@ -234,6 +234,8 @@ class _Read:
         )
         self.unseen: list[str] = []
         self.absent: list[str] = []
+        self._supposed: frozenset[str] = frozenset()
+        """Keys of pods that are in no cluster: nobody else knows their workloads."""
 
     @property
     def has_fettle(self) -> bool:
@@ -251,6 +253,7 @@ class _Read:
 
     async def suppose(self, supposed: Supposed) -> None:
         """Take objects in addition."""
+        self._supposed = frozenset(supposed.pods)
         await self._writer.send([*supposed.puts])
         for one in supposed.inherited:
             await self._writer.find(one)
@@ -280,8 +283,8 @@ class _Read:
     async def _learn(self, path: str, query: Mapping[str, str]) -> None:
         """What a server finds out in the background, as far as this question needs it: what the
         workloads of pods name, and on which nodes the policies' requirements are met."""
-        if "pod" in query:
-            named = self.known.pod(query["pod"])
+        if (key := query.get("pod")) is not None:
+            named = self.known.pod(key) if key not in self._supposed else None
             await self._ask_for_workloads([named] if named is not None else [])
         elif path in ("/pods", "/policy", "/status"):
             await self._ask_for_workloads(self._answers.view.pods.values())

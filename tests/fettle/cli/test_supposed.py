@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 from fettle.cli.commands import main
 from tests.controlplane import objects
 from tests.fettle.cli.linted import logging_restored
+from tests.fettle.cli.test_direct import Reader, put_fleet
+from tests.fettle.client.fake_api import fake_api
 
 GPU = "nvidia.com/gpu"
 TEMPLATE = "gpu"
@@ -106,6 +108,16 @@ def test_what_the_workload_names_is_its_policy(asking: Asking) -> None:
     assert "Job train" in told["policy"]["origin"]
 
 
+async def test_no_cluster_is_asked_for_a_workload_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job(1, annotations={"fettle.dev/policy": "training"})))
+    with logging_restored():
+        async with fake_api() as api:
+            put_fleet(api)
+            (told,) = (await Reader(api, tmp_path).told("what-if", str(file)))["pods"]
+    assert told["policy"]["origin"] == "annotation fettle.dev/policy of Job train"
+
+
 def test_a_template_of_the_file_makes_the_claims_of_its_pods(asking: Asking) -> None:
     (told,) = asking.told(template(), claiming(TEMPLATE))
     assert fitting(told) == ["d1"]
@@ -149,9 +161,8 @@ def test_a_file_that_is_of_no_use_is_said_to_be_so(asking: Asking, written: Any,
 def test_no_server_is_asked_about_a_file(asking: Asking) -> None:
     ended = CliRunner().invoke(main, ["what-if", "a.yaml", "--server", "http://127.0.0.1:9"])
     assert ended.exit_code == 2
-    assert "leave out --server, or without a cluster give --snapshot DIR" in " ".join(
-        ended.output.split()
-    )
+    said = " ".join(ended.output.split())
+    assert "leave out --server, and give its settings with --settings FILE" in said
 
 
 def test_without_a_cluster_a_file_needs_a_snapshot_and_no_server(tmp_path: Path) -> None:
