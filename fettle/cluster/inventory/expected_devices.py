@@ -236,6 +236,10 @@ network interface of the host, virtual ones too, and in a pod it is none of them
 kubernetes-sigs/dra-driver-cpu groups processors as it is told to."""
 
 
+_HAMI_MEMORY = "nvidia.com/gpumem"
+"""Project-HAMi/mock-device-plugin offers it."""
+
+
 def is_split(annotations: Mapping[str, str]) -> bool:
     """Whether HAMi gives out its devices, each of which it offers many times, as it is told to:
     `hami.io/node-nvidia-register`, `hami.io/node-register-Ascend910B`."""
@@ -251,7 +255,8 @@ def is_hardware(name: str) -> bool:
 
 def _is_counted(node: DeviceCounts, name: str) -> bool:
     """Whether fewer than were seen means that hardware is gone."""
-    return is_hardware(name) and not (node.split and "/" in name)
+    is_split_node = node.split or _HAMI_MEMORY in node.capacities
+    return is_hardware(name) and not (is_split_node and "/" in name)
 
 
 def _by_memory(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
@@ -343,6 +348,8 @@ _LAYOUT = (
     "nvidia.com/device-plugin.config",
     _WORKLOAD,
     _DCM_PROFILE,
+    "cloud.google.com/gke-max-shared-clients-per-gpu",  # GKE
+    "cloud.google.com/gke-gpu-partition-size",  # GKE
     "amd.com/compute-memory-partition",  # ROCm/k8s-device-plugin, node labeller: such as cpx_nps4
 )
 """Labels that say how GPUs are shared, divided or passed through."""

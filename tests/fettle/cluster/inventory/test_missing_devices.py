@@ -133,8 +133,16 @@ def test_peers_of_one_type_and_pool_show_what_is_missing(fleet: Fleet) -> None:
     assert not fleet.view.nodes["other"].missing
 
 
-@pytest.mark.parametrize("pool", ["nebius.com/node-group-id", "oke.oraclecloud.com/pool.name"])
-def test_nodes_of_other_pools_are_no_peers(fleet: Fleet, pool: str) -> None:
+@pytest.mark.parametrize(
+    "pool",
+    [
+        "nebius.com/node-group-id",
+        "oke.oraclecloud.com/pool.name",
+        "cloud.google.com/gke-max-shared-clients-per-gpu",
+        "cloud.google.com/gke-gpu-partition-size",
+    ],
+)
+def test_nodes_of_other_pools_and_sharing_are_no_peers(fleet: Fleet, pool: str) -> None:
     for name, gpus in (("n", 4), ("a", 8), ("b", 8), ("c", 8)):
         labels = {TYPE: "gpu-h100", pool: "small" if name == "n" else "large"}
         put(fleet, name=name, gpus=gpus, labels=labels)
@@ -618,6 +626,8 @@ def test_units_that_hami_multiplies_count_by_labels_and_an_operators_word_alone(
     assert not fleet.view.nodes["n"].missing
     put_nvidia(fleet, {NVIDIA: 32}, "n")
     assert fleet.view.nodes["n"].missing
+    put_nvidia(fleet, {NVIDIA: 32, "nvidia.com/gpumem": 8192}, "n")
+    assert not fleet.view.nodes["n"].missing
     put_nvidia(fleet, {NVIDIA: 7}, "n", annotations=hami, labels=GFD)
     assert [one.expected for one in fleet.view.nodes["n"].missing] == [8]
     said = {"fettle.dev/expected-devices": f"{NVIDIA}=40"}
