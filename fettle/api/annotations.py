@@ -86,6 +86,7 @@ KEPT = {
     "Namespace": _NONE,  # its labels name a policy
     "ResourceClaimTemplate": _NONE,
     "ResourceQuota": _NONE,
+    "StoredPolicyStatus": _NONE,
     "WebhookConfiguration": _NONE,
 }
 """By the name of the struct that an object fills."""

@@ -19,7 +19,7 @@ from fettle.cluster import View
 from fettle.config import Settings
 from fettle.health import one_line
 from fettle.lint import without_effect
-from fettle.model import NotFound, Policy, utc, why_unreadable
+from fettle.model import ClusterError, NotFound, Policy, utc, why_unreadable
 from fettle.scheduling import Answers
 from fettle.steward.paced_writes import LONGEST_PAUSE_S, PacedWrites
 
@@ -100,8 +100,23 @@ class PolicyStatuses:
         there = dict(_installed(view))
         self._judged = {name: one for name, one in self._judged.items() if name in there}
         due = [name for name in sorted(there) if self._judged.get(name) != there[name]]
-        is_all = await self._writes.do(partial(self._write, name, there[name]) for name in due)
+        failures: list[Exception] = []
+        is_all = await self._writes.do(
+            partial(self._attempt, name, there[name], failures) for name in due
+        )
+        if failures:
+            raise failures[0]
         return None if is_all else self._look_s
+
+    async def _attempt(self, name: str, installed: Policy | str, failures: list[Exception]) -> None:
+        """What fails on one policy keeps no other from its status."""
+        try:
+            await self._write(name, installed)
+        except ClusterError:
+            raise
+        except Exception as error:
+            error.add_note(f"DevicePolicy {name}")
+            failures.append(error)
 
     async def _write(self, name: str, installed: Policy | str) -> None:
         path = kinds.POLICY.path_of(name, subresource="status")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fettle.api import core, kinds, read_object
-from fettle.api.annotations import COMPLETION_INDEX, KEPT, LONGEST_NAME
+from fettle.api.annotations import COMPLETION_INDEX, KEPT, LONGEST_NAME, ApiObject
 from fettle.api.changes import Put
 from fettle.api.extender import decode_args
 from fettle.api.kinds import Kind
@@ -59,6 +59,12 @@ def test_what_nobody_reads_is_not_kept_and_not_said_to_be_cut(
     assert not found.cut
     for key in KEPT[kind.struct.__name__].keys:
         assert kept(kind, {**others, key: "a"}) == {key: "a"}
+
+
+def test_of_every_object_it_is_written_down_what_is_kept() -> None:
+    found = {one.__name__ for one in ApiObject.__subclasses__() if one.__module__[:7] == "fettle."}
+    assert "StoredPolicyStatus" in found
+    assert found == KEPT.keys()
 
 
 def test_any_annotation_of_a_node_may_be_named_by_a_rule() -> None:

@@ -33,6 +33,7 @@ class Policies:
         self._session = session
         self.cluster = Cluster()
         self.at = NOW
+        self.failing = ""
 
     def show(
         self, specs: Mapping[str, Any] = {}, unreadable: Mapping[str, str] = {}, **fields: Any
@@ -48,6 +49,12 @@ class Policies:
         served = {kinds.POLICY.name: True}
         self.cluster.show({}, policies=policies, quarantined=texts, served=served)
 
+    def now(self) -> float:
+        """Fails while the policy is judged that was asked for last, if that is `failing`."""
+        if self._api.asked[-1].target.name == self.failing:
+            raise ArithmeticError(self.failing)
+        return self.at
+
     def status(self, name: str) -> Any:
         return self._api.objects["devicepolicies"][name].get("status")
 
@@ -62,7 +69,7 @@ class Policies:
             self._session,
             self.cluster.answers,
             Settings(),
-            clock=lambda: self.at,
+            clock=self.now,
             look_s=0.01,
             longest_pause_s=0.05,
         )
@@ -183,3 +190,26 @@ async def test_a_policy_that_is_deleted_meanwhile_stops_nothing(
     async with policies.led() as statuses:
         await until(lambda: policies.status("own"))
         assert statuses.notes() == []
+
+
+async def test_a_policy_made_by_kubectl_apply_gets_its_status(
+    api: FakeApi, policies: Policies
+) -> None:
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    metadata = {"name": "applied", "generation": 1, "annotations": annotations}
+    api.put("devicepolicies", {"metadata": metadata})
+    policies.show({"applied": {}})
+    async with policies.led():
+        await until(lambda: policies.says("applied") == ("AllOfIt", ""))
+
+
+async def test_a_policy_on_which_something_fails_keeps_no_other_from_its_status(
+    policies: Policies,
+) -> None:
+    policies.failing = "a"
+    policies.show({"a": {}, "b": {}, "c": {}})
+    async with policies.led():
+        await until(lambda: policies.status("b") and policies.status("c"))
+        assert not policies.status("a")
+        policies.failing = ""
+        await until(lambda: policies.status("a"))
