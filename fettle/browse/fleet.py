@@ -6,7 +6,8 @@ It is for the page alone and may change with it; `/devices` is for others.
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import msgspec
 from aiohttp import web
 from cachetools import LRUCache
 
+from fettle.api import core
 from fettle.browse.access import DEVICES, Viewer
 from fettle.browse.known import Known, Query, as_json
 from fettle.cluster import NodeView, PluginView, View
@@ -21,7 +23,7 @@ from fettle.dra import DeviceView, PoolView
 from fettle.explain import JSON_VERSION
 from fettle.model import Evidence, Health, State
 from fettle.pacing import pause, run_within
-from fettle.scheduling import allocatable_units, count_taken
+from fettle.scheduling import PluginUse, allocatable_units
 
 GROUPS = {
     "pool": (
@@ -122,11 +124,11 @@ class FleetHandlers:
 
 
 class _ToldNode(NamedTuple):
-    """What was told of a node as it was, None for nothing; how many units were `taken` then; and
-    its pools of devices that are not its own."""
+    """What was told of a node as it was, None for nothing; which `pods` were on it then; and its
+    pools of devices that are not its own."""
 
     node: NodeView
-    taken: tuple[int, ...]
+    pods: tuple[core.Pod, ...]
     record: msgspec.Raw | None
     network: tuple[PoolView, ...]
 
@@ -138,8 +140,9 @@ class CompactFleet:
     - `nodes`: each a list: name, group values, score, state, since, cause, its text, flags, kinds.
     - `missing`: how many devices there are too few, among them those that are withdrawn.
     - A kind is a resource or a driver on a node, a list: name, DRA pool, names of its devices, a
-      letter for each (small where it is in use), how many more there are, and what is to be said of
-      some: place, score, since, cause, its text, flags.
+      letter for each (small where it is in use), how many more there are, what is to be said of
+      some: place, score, since, cause, its text, flags; and how many more are in use, of which
+      nobody can say which they are, or which are not drawn.
     """
 
     def __init__(self, label: str = "") -> None:
@@ -157,11 +160,11 @@ class CompactFleet:
         size = len(self._texts) + len(self._layouts)
         if self._fresh and size > MOST_TEXTS * self._fresh:
             self._forget()
-        taken = {key: sum(by.values()) for key, by in count_taken(view.pods.values()).items()}
+        pods = _pods_by_node(view)
         nodes, network = [], dict[tuple[str, str], PoolView]()
         told: dict[str, _ToldNode] = {}
         for name, node in sorted(view.nodes.items()):
-            told[name] = one = self._of_node(node, taken)
+            told[name] = one = self._of_node(node, tuple(pods.get(name, ())))
             for pool in one.network:
                 network[pool.driver, pool.name] = pool
             if one.record is not None:
@@ -178,18 +181,17 @@ class CompactFleet:
             "layouts": [*self._layouts],
         }
 
-    def _of_node(self, node: NodeView, taken: dict[tuple[str, str], int]) -> _ToldNode:
-        held = tuple(taken.get((node.name, resource), 0) for resource in node.plugins)
+    def _of_node(self, node: NodeView, pods: tuple[core.Pod, ...]) -> _ToldNode:
         before = self._told.get(node.name)
-        if before is not None and before.node is node and before.taken == held:
+        if before is not None and before.node is node and before.pods == pods:
             return before
-        record, kinds = None, [*self._kinds(node, taken)]
+        record, kinds = None, [*self._kinds(node, pods)]
         if kinds or node.health.evidence:
             labels = [self._text(_label(node, keys)) for keys in self._keys]
             said = [node.name, labels, *self._health(node.health), kinds]
             record = msgspec.Raw(msgspec.json.encode(said))
         shared = (p for p in node.pools if not all(one.published.local for one in p.devices))
-        return _ToldNode(node, held, record, tuple(shared))
+        return _ToldNode(node, pods, record, tuple(shared))
 
     def _text(self, text: str) -> int:
         if len(text) > LONGEST_TEXT:
@@ -208,35 +210,46 @@ class CompactFleet:
             _HELD if health.held else 0,
         ]
 
-    def _kinds(self, node: NodeView, taken: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
+    def _kinds(self, node: NodeView, pods: Sequence[core.Pod]) -> Iterator[list[Any]]:
         missing = {one.name: one.number for one in node.missing}
         for plugin in node.plugins.values():
             if plugin.capacity or plugin.units or plugin.resource in missing:
-                held = taken.get((node.name, plugin.resource), 0)
-                yield self._plugin(node, plugin, held, missing.pop(plugin.resource, 0))
+                use = PluginUse(plugin, pods)
+                yield self._plugin(node, plugin, use, missing.pop(plugin.resource, 0))
         for pool in node.pools:
             if any(one.published.local for one in chain(pool.devices, pool.withheld)):
                 yield self._pool(pool, local=True, missing=missing.pop(pool.driver, 0))
         for name, number in sorted(missing.items()):
             yield self._kind(name, "", [("", _MISSING, None)] * min(number, MOST_CELLS), number)
 
-    def _plugin(self, node: NodeView, plugin: PluginView, taken: int, missing: int) -> list[Any]:
+    def _plugin(
+        self, node: NodeView, plugin: PluginView, use: PluginUse, missing: int
+    ) -> list[Any]:
+        """Units without a name are in use as far as what pods have taken is not on named ones."""
         cells: list[_Cell] = []
+        taken, unsure = use.taken, 0
         for unit in plugin.units:
             letter = _LETTERS[unit.health.shown_state]
-            taken -= unit.allocated
-            cells.append((unit.unit, letter.lower() if unit.allocated else letter, unit.health))
-        rest, letter = allocatable_units(plugin).rest, _LETTERS[node.health.shown_state]
-        gone = max(0, plugin.withdrawn - sum(unit.withdrawn for unit in plugin.units))
+            in_use = use.of(unit).in_use
+            taken -= max(1, unit.allocated) if in_use else 0
+            unsure += not in_use
+            cells.append((unit.unit, letter.lower() if in_use else letter, unit.health))
+        room = max(0, use.existing - sum(unit.count for unit in plugin.units))
+        rest, letter = min(allocatable_units(plugin).rest, room), _LETTERS[node.health.shown_state]
+        gone = plugin.withdrawn - sum(unit.withdrawn for unit in plugin.units)
+        gone = min(max(0, gone), room - rest)
         missing = max(0, missing - plugin.withdrawn)  # those are missing too, and are drawn
         total = len(cells) + rest + gone + missing
         health = node.health if node.health.evidence else None
-        used = min(max(0, taken), rest, MOST_CELLS)
+        taken = min(max(0, taken), unsure + rest + gone)
+        used = min(taken, rest, MOST_CELLS)
+        used_gone = min(taken - min(taken, rest), gone, MOST_CELLS)
         cells += [("", letter.lower(), health)] * used
         cells += [("", letter, health)] * (min(rest, MOST_CELLS) - used)
-        cells += [("", _WITHDRAWN, None)] * min(gone, MOST_CELLS)
+        cells += [("", _WITHDRAWN.lower(), None)] * used_gone
+        cells += [("", _WITHDRAWN, None)] * (min(gone, MOST_CELLS) - used_gone)
         cells += [("", _MISSING, None)] * min(missing, MOST_CELLS)
-        return self._kind(plugin.resource, "", cells, total)
+        return self._kind(plugin.resource, "", cells, total, taken - used - used_gone)
 
     def _pool(self, pool: PoolView, *, local: bool, missing: int = 0) -> list[Any]:
         cells = [*map(_device, self._of(pool, local=local))]
@@ -250,7 +263,10 @@ class CompactFleet:
             if bool(one.published.local) == local and (one.here or not local)
         )
 
-    def _kind(self, name: str, pool: str, cells: "list[_Cell]", total: int) -> list[Any]:
+    def _kind(
+        self, name: str, pool: str, cells: "list[_Cell]", total: int, used: int = 0
+    ) -> list[Any]:
+        """`used`: how many more are in use than the cells say."""
         shown = cells[:MOST_CELLS]
         names = tuple(cell[0] for cell in shown)
         details = [
@@ -265,6 +281,7 @@ class CompactFleet:
             "".join(letter for _, letter, _ in shown),
             total - len(shown),
             details,
+            used + sum(letter.islower() for _, letter, _ in cells[MOST_CELLS:]),
         ]
 
     def _detail(self, health: Health) -> list[Any]:
@@ -289,6 +306,16 @@ def _device(device: DeviceView) -> _Cell:
     letter = _LETTERS[device.health.shown_state]
     in_use = device.allocated or device.shares > 0
     return name, letter.lower() if in_use else letter, device.health
+
+
+def _pods_by_node(view: View) -> dict[str, list[core.Pod]]:
+    """Those that have devices there, or will once they start."""
+    found: dict[str, list[core.Pod]] = defaultdict(list)
+    for pod in view.pods.values():
+        if pod.node_name and not pod.terminal:
+            found[pod.node_name].append(pod)
+        pause()
+    return found
 
 
 def _label(node: NodeView, keys: Iterable[str]) -> str:

@@ -21,8 +21,8 @@ function node(name, groups, health, kinds) {
   return { name, groups, health, kinds, cells, lower: name.toLowerCase(), more: kinds.reduce((n, kind) => n + kind.more, 0) };
 }
 
-function decodeKind([name, pool, layout, letters, more, details], told, nodeName) {
-  const kind = { name: told.texts[name], pool: told.texts[pool], more };
+function decodeKind([name, pool, layout, letters, more, details, used], told, nodeName) {
+  const kind = { name: told.texts[name], pool: told.texts[pool], more, used };
   const about = new Map(details.map(([place, score, since, cause, why, flags]) =>
     [place, { score, since, cause: told.texts[cause], why: told.texts[why], held: !!(flags & HELD) }]));
   kind.cells = told.layouts[layout].map((device, place) => {
@@ -49,6 +49,7 @@ function sums(nodes) {
       if (cell.letter === "D" || cell.letter === "U") bad = true;
     }
     found.H += one.more;
+    for (const kind of one.kinds) found.inUse += kind.used;
     if (!one.network) found.nodes += 1;
     if (bad) found.badNodes += 1;
   }

@@ -73,7 +73,8 @@ class PluginUse:
         shares = (_share(pod, plugin.resource) for pod in pods)
         self._shares = [share for share in shares if share.unnamed or share.named]
         existing = plugin.allocatable + sum(unit.withdrawn for unit in plugin.units)
-        self._existing = max(plugin.capacity, existing)
+        self.existing = max(plugin.capacity, existing)
+        """How many units there are, withdrawn ones included."""
 
     @property
     def taken(self) -> int:
@@ -90,7 +91,7 @@ class PluginUse:
         left = unit.count - known
         shares = [s.as_told_apart_from(names) for s in self._shares]
         others = [s for s in shares if s.unnamed and s.pod not in sure and left > 0]
-        unnamed = self._existing - sum(sum(s.named.values()) for s in shares)
+        unnamed = self.existing - sum(sum(s.named.values()) for s in shares)
         # So many units a pod can hold without holding this one; whoever holds more has it, too. If
         # it may belong to another resource, even all units of this one need not include it.
         spare = unnamed if unit.alternatives else unnamed - left

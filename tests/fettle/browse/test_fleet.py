@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.api import kinds
+from fettle.api import core, kinds
 from fettle.browse import TRUSTED
 from fettle.browse.fleet import (
     LONGEST_TEXT,
@@ -19,6 +19,7 @@ from fettle.browse.page_serving import MOST_WAITING, page_files
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher, View
 from fettle.config import Settings
+from fettle.explain import list_nodes
 from fettle.observing import LastRequests, count_missing
 from fettle.scheduling import Answers
 from tests.fettle import building as b
@@ -32,6 +33,14 @@ def letters(view: View) -> dict[str, list[str]]:
     return {name: [kind[3] for kind in kinds_] for name, *_, kinds_ in fleet["nodes"]}
 
 
+def running(node: str, gpus: int) -> core.Pod:
+    """A pod that holds so many units; nobody names them."""
+    raw = b.gpu_pod(gpus)
+    raw["spec"]["nodeName"] = node
+    raw["status"] = {"phase": "Running"}
+    return b.pod(raw)
+
+
 def answers(view: View) -> Answers:
     publisher = Publisher()
     publisher.publish(view, frozenset())
@@ -41,8 +50,12 @@ def answers(view: View) -> Answers:
 def test_a_letter_is_a_device_and_a_small_one_is_in_use() -> None:
     devices = [b.device("a"), b.device("b", 0.1), b.device("c", 0.5, allocated=True)]
     dra = b.node("dra", pools=(b.pool(*devices, name="dra"),))
-    plugin = b.node("plugin", gpus=4, units={"GPU-1": 0.1}, busy=frozenset({"GPU-1"}))
-    assert letters(b.view(dra, plugin)) == {"dra": ["HUd"], "plugin": ["uHHH"]}
+    plugin = b.node("plugin", gpus=4, units={"GPU-1": 0.1})
+    pod = running("plugin", 4)
+    assert letters(b.view(dra, plugin, pods={"default/p": pod})) == {
+        "dra": ["HUd"],
+        "plugin": ["uhhh"],
+    }
 
 
 def test_units_without_a_name_are_in_use_as_far_as_pods_have_taken_them() -> None:
@@ -52,6 +65,35 @@ def test_units_without_a_name_are_in_use_as_far_as_pods_have_taken_them() -> Non
     pods = {"default/p": b.pod(raw), "default/q": pod}
     (found,) = letters(b.view(b.node("n", gpus=4), pods=pods)).values()
     assert found == ["hHHH"]
+
+
+def test_a_unit_is_in_use_exactly_where_devices_says_that_a_pod_certainly_holds_it() -> None:
+    node = b.node("n", gpus=8, units={"GPU-1": 0.1})
+    for gpus in range(1, 9):
+        view = b.view(node, pods={"default/p": running("n", gpus)})
+        (listed,) = list_nodes(view, only_unsound=False)
+        (unit,) = listed["resources"][0]["units"]
+        ((shown,),) = letters(view).values()
+        assert shown[0].islower() == (unit["use"] == "certain")
+        assert sum(map(str.islower, shown)) == gpus
+
+
+def test_units_in_use_of_which_nobody_can_say_which_they_are_are_counted() -> None:
+    node = b.node("n", gpus=8, units={f"GPU-{i}": 0.9 for i in range(8)})
+    view = b.view(node, pods={"default/p": running("n", 5)})
+    (found,), _ = in_full(CompactFleet().fleet(view))
+    (kind,) = found[-1]
+    assert (kind[3], kind[-1]) == ("H" * 8, 5)
+
+
+def test_no_more_units_are_drawn_than_the_node_has() -> None:
+    node = b.node("n", gpus=8, units={f"GPU-{i}": 0.9 for i in range(8)})
+    plugin = msgspec.structs.replace(node.plugins[b.RESOURCE], allocatable=6)
+    node = msgspec.structs.replace(node, plugins={b.RESOURCE: plugin})
+    assert letters(b.view(node)) == {"n": ["H" * 8]}
+    some = msgspec.structs.replace(plugin, units=plugin.units[:3])
+    node = msgspec.structs.replace(node, plugins={b.RESOURCE: some})
+    assert letters(b.view(node)) == {"n": ["HHH" + "HHH" + "WW"]}
 
 
 def test_devices_are_missing_at_once_as_status_says_and_withdrawn_ones_are_withdrawn() -> None:
@@ -67,7 +109,7 @@ def test_devices_are_missing_at_once_as_status_says_and_withdrawn_ones_are_withd
 def test_what_is_long_or_many_is_cut() -> None:
     many = b.node("n", pools=(b.pool(*[b.device(f"d{i}") for i in range(500)]),))
     record = msgspec.json.decode(CompactFleet().fleet(b.view(many))["nodes"][0])
-    _, _, _, shown, more, _ = record[-1][0]
+    _, _, _, shown, more, *_ = record[-1][0]
     assert (len(shown), more) == (MOST_CELLS, 500 - MOST_CELLS)
     long = b.node("n", gpus=1, own=b.health(0.1, text="x" * 10_000))
     assert max(map(len, CompactFleet().fleet(b.view(long))["texts"])) == LONGEST_TEXT + 1
@@ -93,9 +135,9 @@ def in_full(fleet: Any) -> Any:
     texts, layouts = fleet["texts"], fleet["layouts"]
 
     def kind(told: Any) -> Any:
-        name, pool, layout, shown, more, said = told
+        name, pool, layout, shown, more, said, used = told
         of_cells = [[*one[:3], texts[one[3]], texts[one[4]], one[5]] for one in said]
-        return texts[name], texts[pool], [*layouts[layout]], shown, more, of_cells
+        return texts[name], texts[pool], [*layouts[layout]], shown, more, of_cells, used
 
     nodes = []
     for record in fleet["nodes"]:
@@ -200,7 +242,7 @@ async def test_an_ill_device_says_why_and_since_when() -> None:
     fleet.put(kinds.NODE, saying.naming("GPU-1a2b", plugin=True))
     _, found = await told(known(answers(fleet.look())), "/fleet")
     (node,) = found["nodes"]
-    _, _, _, cells, _, details = node[-1][0]
+    _, _, _, cells, _, details, _ = node[-1][0]
     assert cells[0] in "DU"
     (place, score, _, cause, why, flags) = details[0]
     assert (place, flags) == (0, 0)
@@ -222,7 +264,7 @@ def test_what_no_rule_names_is_its_own_cause(taint: str, cause: str) -> None:
     fleet.put(kinds.NODE, fleets.node("n", gpus=0))
     fleet.put(kinds.SLICE, fleets.slice_("n", devices=1, taints=tainted))
     (found,), _ = in_full(CompactFleet().fleet(fleet.look()))
-    (of_device,) = found[-1][0][-1]
+    (of_device,) = found[-1][0][-2]
     assert of_device[3] == cause
 
 
