@@ -49,7 +49,14 @@ from fettle.api.changes import (
     read_object,
 )
 from fettle.api.core import known_as, workload_of
-from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
+from fettle.api.decoding import (
+    MAX_JSON_DEPTH,
+    decode_lenient,
+    describe_error,
+    mend,
+    shallow,
+    suggest_field,
+)
 from fettle.api.own_group import (
     POLICY_READ,
     DeviceHealth,
@@ -128,6 +135,7 @@ __all__ = [
     "read_object",
     "resource",
     "scalar_of",
+    "shallow",
     "suggest_field",
     "workload_of",
 ]

@@ -25,6 +25,9 @@ from fettle.pacing import pause
 
 MAX_JSON_DEPTH = 100
 """Levels of nesting that are read. The deepest field that Fettle knows lies at about 20."""
+MAX_NULL_DEPTH = 20
+"""Levels of which nulls are left out: a DevicePolicy has ten."""
+_LOOSE: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
 _NULL = b"null"
 # Possessive, so that no text is looked at twice, also where the last one has no end.
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
@@ -63,6 +66,31 @@ def mend(raw: bytes) -> bytes:
 def _whole(found: "re.Match[bytes]") -> bytes:
     pause()
     return _UNKNOWN if found[1] else found[0]
+
+
+def without_nulls(raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
+    """The same JSON without the fields that are null, as the API server stores a custom resource.
+    Entries of lists stay, and so does what cannot be read.
+
+    >>> without_nulls(b'{"a":null,"b":[null]}')
+    b'{"b":[null]}'
+    """
+    if _NULL not in bytes(raw):
+        return raw
+    try:
+        value = decode_lenient(_LOOSE, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return raw
+    return msgspec.json.encode(_full(value, MAX_NULL_DEPTH))
+
+
+def _full(value: Any, levels: int) -> Any:
+    pause()
+    if not levels:
+        return value
+    if isinstance(value, dict):
+        return {k: _full(v, levels - 1) for k, v in value.items() if v is not None}
+    return [_full(entry, levels - 1) for entry in value] if isinstance(value, list) else value
 
 
 def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:

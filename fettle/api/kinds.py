@@ -13,6 +13,7 @@ from fettle.api.decoding import (
     describe_error,
     share_equal_values,
     unknown_field_probe,
+    without_nulls,
 )
 from fettle.api.resource import NODE_SELECTOR
 from fettle.api.trimming import LONGEST_EVENT, LONGEST_SPEC, LONGEST_TEXT
@@ -105,6 +106,8 @@ class Kind(NamedTuple):
     def decode(self, raw: bytes | msgspec.Raw, cut: Sequence[str] = ()) -> WireObject:
         """One object from its JSON, of which some was `cut`. Raises BadInput with the field's path
         and what is wrong."""
+        if self.struct is own_group.DevicePolicy:
+            raw = without_nulls(raw)
         try:
             decoded: WireObject = decode_lenient(_DECODERS[self.name], raw)
         except msgspec.ValidationError as error:

@@ -40,6 +40,7 @@ from fettle.lint.structure import (
     STRUCTURE,
     UNION,
     UNKNOWN_FIELD,
+    WRONG_TYPE,
     meant_quantity,
     mistakes_in_structure,
 )
@@ -258,8 +259,11 @@ def _found(
 ) -> Iterator[Finding]:
     yield from mistakes_in_identity(manifest, customs)
     is_policy = manifest.kind == kinds.POLICY.name
+    of_policies = {UNKNOWN_FIELD.id}  # values: FTL102
+    if is_policy and not _read(manifest)[1]:
+        of_policies.add(WRONG_TYPE.id)  # what reads policies takes a quoted number
     for finding in mistakes_in_structure(manifest, customs):
-        if not is_policy or finding.rule == UNKNOWN_FIELD.id:  # values: FTL102
+        if not is_policy or finding.rule in of_policies:
             yield finding
     for rule in REFUSALS:
         yield from rule.check(manifest)
@@ -371,7 +375,9 @@ def policy_requirements(manifest: Manifest) -> tuple[Requirement, ...]:
 
 def invalid_policy(manifest: Manifest) -> Iterator[Finding]:
     """Values in a DevicePolicy that the API server refuses."""
-    _, reason = _read(manifest)
+    policy, reason = _read(manifest)
+    if policy is not None and not manifest.root.at("spec").exists:
+        yield MISSING.finding(manifest.root.at("spec"), "is required", "write spec: {}")
     if reason:
         yield INVALID_POLICY.finding(manifest.root.at("spec"), reason)
 

@@ -30,7 +30,7 @@ REPEATED_KEY = Check(
     "repeated-key",
     Severity.DENY,
     "A key that an object has twice; all but the last are lost.",
-    "kubectl refuses the file; other clients send what the last one says.",
+    "kubectl refuses it in YAML; in JSON, and from other clients, the last one counts.",
 )
 SAME_OBJECT = Check(
     "FTL208",

@@ -19,7 +19,15 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from fettle.api import LocatedObject, as_key, objects_of_json, objects_of_yaml, scalar_of
+from fettle.api import (
+    MAX_JSON_DEPTH,
+    LocatedObject,
+    as_key,
+    objects_of_json,
+    objects_of_yaml,
+    scalar_of,
+    shallow,
+)
 from fettle.lint import (
     COMPLETENESS,
     REPEATED_KEY,
@@ -259,9 +267,12 @@ def _is_empty(line: bytes) -> bool:
 def _parsed(text: bytes) -> list[LocatedObject]:
     if text.lstrip()[:1] in (b"{", b"["):
         try:
-            return objects_of_json(text)
+            found = objects_of_json(text)
         except SnapshotError:
             return objects_of_yaml(text)  # YAML in flow style begins like JSON
+        if shallow(text) != text:
+            raise SnapshotError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
+        return found
     return objects_of_yaml(text)
 
 

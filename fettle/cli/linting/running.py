@@ -180,6 +180,12 @@ def run(options: LintOptions, rules: Sequence[Rule] = RULES) -> int:
     documents, rows, problems, notes = _checked(options, existing)
     defined = read([str(options.crds)]) if options.crds else read([])
     problems += defined.problems
+    kinds = {each.object.get("kind") for each in defined.documents}
+    if options.crds and not defined.problems and "CustomResourceDefinition" not in kinds:
+        problems.append(
+            f"{options.crds}: no CustomResourceDefinition in it, so --crds changed nothing: name "
+            "the folder or the file that has them"
+        )
     customs = customs_with(
         (each.object for each in defined.documents), (each.object for each in documents)
     )

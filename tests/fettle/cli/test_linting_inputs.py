@@ -275,3 +275,19 @@ def test_a_mistake_of_ours_about_one_object_does_not_hide_what_others_have(
     )
     assert said in err
     assert "Traceback" not in err
+
+
+def test_json_that_nests_too_deep_is_refused_at_once_as_yaml_is() -> None:
+    head = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": '
+    deep = f"{head}{'[' * 50_000}{']' * 50_000}}}"
+    ran = fettle("-", stdin=deep)
+    assert ran.returncode == UNUSABLE
+    assert "it is nested more than 100 levels deep" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_folder_of_definitions_without_one_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(POD)
+    ran = fettle("-", "--crds", str(tmp_path), stdin=POD)
+    assert ran.returncode == UNUSABLE
+    assert "no CustomResourceDefinition in it" in ran.stderr

@@ -458,3 +458,48 @@ def test_a_file_with_an_empty_list_says_that_there_are_none_of_its_kind(tmp_path
     (tmp_path / "deviceclasses.json").write_text('{"kind": "DeviceClassList", "items": []}')
     ran = fettle("-", "--snapshot", str(tmp_path), stdin=pod)
     assert "the snapshot has no Node, ResourceSlice, ResourceClaimTemplate: rules" in ran.stderr
+
+
+def _policy(spec: str) -> str:
+    return f"apiVersion: fettle.dev/v1alpha1\nkind: DevicePolicy\nmetadata: {{name: a}}\n{spec}\n"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "spec:\n  placement:\n    # minScore: 0.5",
+        *(
+            "spec: {failure: null}",
+            "spec: {tolerations: null}",
+            "spec: {validation: {rules: null}}",
+        ),
+        *("spec: {placement: {minScore: null}}", "spec: {placement: {requires: null}}", "spec: {}"),
+        "spec: {failure: {jobSet: null, onDeviceFailure: null}}",
+    ],
+)
+def test_an_empty_part_of_a_policy_is_as_if_it_were_left_out(spec: str) -> None:
+    assert findings("-", stdin=_policy(spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "rule", "path"),
+    [
+        ("placement: {minScore: '0.9'}", "FTL106", "spec.placement.minScore"),
+        ("placement: {maxRisk: '0.5'}", "FTL106", "spec.placement.maxRisk"),
+        ("tolerations: {notReadySeconds: '30'}", "FTL106", "spec.tolerations.notReadySeconds"),
+        (
+            "failure: {ignoreDisruptions: 'true'}",
+            "FTL106",
+            "spec.failure.ignoreDisruptions",
+        ),
+    ],
+)
+def test_a_quoted_number_or_bool_in_a_policy_is_denied(spec: str, rule: str, path: str) -> None:
+    (found,) = findings("-", stdin=_policy(f"spec: {{{spec}}}"))
+    assert (found["rule"], found["severity"], found["path"]) == (rule, "Deny", path)
+
+
+@pytest.mark.parametrize("spec", ["", "spec:", "spec: null"])
+def test_a_policy_without_a_spec_is_denied(spec: str) -> None:
+    (found,) = findings("-", stdin=_policy(spec))
+    assert (found["rule"], found["severity"], found["path"]) == ("FTL203", "Deny", "spec")
