@@ -146,21 +146,22 @@ def _made_by(file: Path, function: str) -> Iterator[tuple[str, str]]:
     yield from _keys(made, "", source.splitlines())
 
 
-def _keys(node: ast.AST, prefix: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+def _keys(node: ast.AST, prefix: str, lines: list[str], told: int = 0) -> Iterator[tuple[str, str]]:
+    """`told`: the line whose comment is told already, of the field that holds these."""
     if isinstance(node, ast.Assign) and isinstance(to := node.targets[0], ast.Subscript):
         prefix = f"{prefix}{ast.unparse(to.value)}.NAME."
     if not isinstance(node, ast.Dict):
         for child in ast.iter_child_nodes(node):
-            yield from _keys(child, prefix, lines)
+            yield from _keys(child, prefix, lines, told)
         return
     for key, value in zip(node.keys, node.values, strict=True):
         if not isinstance(key, ast.Constant):
             continue
         name = f"{prefix}{ast.literal_eval(key)}"
         if name not in _UNTOLD_FIELDS:
-            yield name, _comment(lines, key.lineno - 1)
+            yield name, "" if key.lineno == told else _comment(lines, key.lineno - 1)
         many = isinstance(value, (ast.List, ast.ListComp))
-        yield from _keys(value, f"{name}[]." if many else f"{name}.", lines)
+        yield from _keys(value, f"{name}[]." if many else f"{name}.", lines, key.lineno)
 
 
 def _comment(lines: list[str], at: int) -> str:
