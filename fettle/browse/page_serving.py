@@ -23,7 +23,7 @@ from fettle.browse.known import Known, Query, as_json
 from fettle.browse.reviews import NotShown
 from fettle.cluster import readiness
 from fettle.explain import JSON_VERSION, WITHHELD, describe_modes, plain_reason
-from fettle.model import Mode
+from fettle.model import NO_SETTINGS, Mode
 from fettle.pacing import pause, run_within
 from fettle.records import Decided, Decision, wordless
 from fettle.scheduling import resolve_policy
@@ -188,11 +188,13 @@ class HeadlineHandlers:
             "atRisk": sum(namespace in shown for namespace in risky),
         }
         if sees_devices:
+            modes = describe_modes(view, answers.policies)
+            is_known = answers.policies.mode_origin != NO_SETTINGS
             told |= {
-                "mode": str(answers.policies.mode),
-                "modes": describe_modes(view, answers.policies),
+                "mode": str(answers.policies.mode) if is_known else "not known",
+                "modes": modes,
                 "setAside": [*map(plain_reason, answers.set_aside())],
-                "problems": known.unready(),
+                "problems": [*([] if is_known else modes[:1]), *known.unready()],
                 "unseen": readiness.unseen(answers.publisher.sources.values()),
                 "roles": sorted(known.roles),
                 "asked": {role: last.ages_s() for role, last in known.last_requests().items()},

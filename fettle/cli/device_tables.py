@@ -194,7 +194,9 @@ def _print_taints(out: Any, taints: Sequence[dict[str, Any]]) -> None:
     for line in first(lines, MOST_LISTED):
         out.print(f"  {escape(line)}")
     for why, count in lacking.items():
-        out.print(f"[dim]{count} more would be tainted: {escape(typed(why))}[/]")
+        out.print(
+            f"[dim]{count}{' more' if lines else ''} would be tainted: {escape(typed(why))}[/]"
+        )
 
 
 def _unknown_signal(condition: dict[str, Any]) -> str:

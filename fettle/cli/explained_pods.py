@@ -24,7 +24,7 @@ from fettle.cli.printing import (
 from fettle.cli.sources import typed
 from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
 from fettle.explain import brief, conclusion, excluded_by, exclusion, near, result_word, summary
-from fettle.model import FettleError
+from fettle.model import NO_SETTINGS, FettleError
 
 LEFT_OUT = "cpu, memory and other pods are left to the scheduler"
 MOST_ROWS = 8
@@ -136,7 +136,8 @@ def _print_policy(out: Any, data: dict[str, Any]) -> None:
     from rich.markup import escape
 
     policy = data["policy"]
-    said = f"policy {policy['name']} ({policy['origin']}), mode {policy['mode']} "
+    mode = policy["mode"] if policy["modeOrigin"] != NO_SETTINGS else "not known"
+    said = f"policy {policy['name']} ({policy['origin']}), mode {mode} "
     out.print(escape(f"{said}({policy['modeOrigin']})"))
     for warning in policy["warnings"]:
         out.print(f"[yellow]{escape(warning)}[/]")

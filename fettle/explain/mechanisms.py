@@ -12,6 +12,7 @@ from fettle.model import (
     ASSESSED,
     DEGRADED_TAINT,
     HOLD,
+    NO_SETTINGS,
     UNHEALTHY_TAINT,
     Mode,
     Placement,
@@ -122,7 +123,10 @@ def _cut(text: str) -> str:
 
 def describe_modes(view: View, policies: Policies) -> list[str]:
     """The mode of the settings, then who has another one; wrong labels last."""
-    lines = [f"mode: {policies.mode} ({policies.mode_origin})"]
+    if policies.mode_origin == NO_SETTINGS:
+        lines = [f"mode: not known ({NO_SETTINGS}; judged as in {policies.mode})"]
+    else:
+        lines = [f"mode: {policies.mode} ({policies.mode_origin})"]
     by_policy: dict[Mode, list[str]] = defaultdict(list)
     for name in policies.names(view.policies):
         policy, _ = policies.find(name, view.policies)

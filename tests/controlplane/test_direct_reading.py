@@ -93,7 +93,9 @@ async def test_the_page_of_an_account_that_may_only_read_follows_the_cluster(
         fleet = await page.told("/fleet", lambda told: len(told["nodes"]) == 2)
         states = {name: state for name, _, _, state, *_ in fleet["nodes"]}
         assert states == {"bad": "U", "dra": "H"}
-        assert (await page.told("/headline", lambda told: told["atRisk"]))["mode"] == "observe"
+        headline = await page.told("/headline", lambda told: told["atRisk"])
+        assert headline["mode"] == "not known"
+        assert "judged as in observe" in headline["problems"][0]
         await page.told(
             "/pods?at-risk=true",  # its workload, which names the policy, is asked for by and by
             lambda told: (

@@ -209,7 +209,7 @@ async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Read
     put_pod(api, "waits", "")
     assert (await reader.run("status")).stdout.splitlines() == [
         f"read from {api.url}",
-        "mode: observe (no settings are given)",
+        "mode: not known (no settings are given; judged as in observe)",
         "nodes with devices: 3, of these 1 Unhealthy",
         "nvidia.com/gpu: 16, of these 8 Unhealthy",
         "2 nvidia.com/gpu missing on 1 node, 0 lost; of 2 it is not known for how long "
@@ -444,7 +444,7 @@ async def test_without_settings_no_mode_and_no_fettle_are_spoken_of(
     api.put("nodes", objects.node("a", 4))
     put_pod(api, "p", "")
     ended = await reader.run("explain", "pod", "default/p")
-    assert "(no settings are given)" in " ".join(ended.output.split())
+    assert "mode not known (no settings are given)" in " ".join(ended.output.split())
     assert "changes nothing" not in ended.output
     assert "setting mode" not in ended.output
 
