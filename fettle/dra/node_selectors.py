@@ -27,12 +27,17 @@ Test = Callable[[NodeTarget], bool]
 
 
 class ParsedNodeSelector:
-    """A parsed node selector; raises MalformedNodeSelector as the scheduler does, for any term."""
+    """A parsed node selector; raises MalformedNodeSelector as the scheduler does, for any term.
+    Labels that are `disregarded` are as they are wanted."""
 
-    def __init__(self, selector: core.NodeSelector) -> None:
+    def __init__(
+        self,
+        selector: core.NodeSelector,
+        disregarded: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._terms = [
             [
-                *map(_on_labels, term.match_expressions or ()),
+                *(_on_labels(e) for e in term.match_expressions or () if not disregarded(e.key)),
                 *map(_on_fields, term.match_fields or ()),
             ]
             for term in selector.node_selector_terms or ()

@@ -28,6 +28,7 @@ from fettle.model.annotations import (
     REPAIRED,
     SUSPENDED,
     WOKEN_AT,
+    is_health_label,
     is_unknown,
     units_label,
 )
@@ -238,6 +239,7 @@ __all__ = [
     "WorkerError",
     "errors",
     "is_device_name",
+    "is_health_label",
     "is_label",
     "is_tainted_as_held",
     "is_unknown",

@@ -81,6 +81,11 @@ def units_label(resource: str) -> str | None:
     return label if len(label) <= len(OWN_PREFIX) + _LONGEST_LABEL else None
 
 
+def is_health_label(key: str) -> bool:
+    """Whether it is a label that Fettle writes on Nodes."""
+    return key == HEALTH or key.startswith(HEALTH_OF)
+
+
 def is_unknown(key: str) -> bool:
     """Whether an annotation has Fettle's prefix but is none that Fettle knows."""
     if not key.startswith(OWN_PREFIX) or key in KNOWN:

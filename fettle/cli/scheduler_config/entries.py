@@ -20,6 +20,7 @@ LOOPBACK = "http://127.0.0.1:8088"
 _OURS = ("filterVerb", "prioritizeVerb", "preemptVerb", "nodeCacheCapable")
 """What no installation has otherwise; all else that an entry says stays."""
 _NEEDED = ("weight", "httpTimeout")
+_VERBS = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "preemptVerb": "preempt"}
 _UNSERVED = "bindVerb"
 _LIST, _MARKER_COMMENT = "managedResources:\n", "  # The webhook puts this marker"
 _RESOURCE = re.compile(r"[a-z0-9.-]{1,253}/[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -47,9 +48,29 @@ class Wanted:
 
 
 def is_fettles(entry: Entry, url: str | None) -> bool:
-    """Whether an entry leads to Fettle, on loopback or at `url`, or lists its marker."""
+    """Whether an entry leads to Fettle, at `url` or on loopback with no other verbs than Fettle's,
+    or lists its marker."""
     there = entry["urlPrefix"].rstrip("/")
-    return there == url or _is_ours_on_loopback(there) or MARKER in names(entry)
+    if there == url or MARKER in names(entry):
+        return True
+    return _is_ours_on_loopback(there) and not other_verbs(entry)
+
+
+def other_verbs(entry: Entry) -> str:
+    """The first verb of an entry that Fettle does not serve, as `filterVerb: predicates`; "" if
+    there is none."""
+    found = ((key, entry.get(key)) for key in (*_VERBS, _UNSERVED))
+    return next((f"{key}: {one}"[:80] for key, one in found if one and one != _VERBS.get(key)), "")
+
+
+def in_place(entries: Sequence[Entry], wanted: Wanted) -> tuple[int, str] | None:
+    """Which extender is at the address of a new entry though it is not Fettle's, and by which verb
+    one sees that."""
+    for at, entry in enumerate(entries):
+        is_there = _is_ours_on_loopback(entry["urlPrefix"].rstrip("/"))
+        if wanted.url is None and is_there and (verb := other_verbs(entry)):
+            return at, verb
+    return None
 
 
 def _is_ours_on_loopback(address: str) -> bool:

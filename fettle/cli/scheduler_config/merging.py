@@ -4,7 +4,16 @@ kube-scheduler would not start with. Pure.
 
 from typing import Any
 
-from fettle.cli.scheduler_config.entries import Entry, Wanted, is_fettles, names, new_entry, updated
+from fettle.cli.scheduler_config.entries import (
+    LOOPBACK,
+    Entry,
+    Wanted,
+    in_place,
+    is_fettles,
+    names,
+    new_entry,
+    updated,
+)
 from fettle.model import BadInput
 
 KIND = "KubeSchedulerConfiguration"
@@ -94,6 +103,13 @@ def with_fettle(configuration: dict[str, Any], wanted: Wanted) -> dict[str, Any]
     at = place(entries, wanted.url)
     taken = {name for i, entry in enumerate(entries) if i != at for name in names(entry)}
     if at is None:
+        if (found := in_place(entries, wanted)) is not None:
+            other, verb = found
+            raise BadInput(
+                f"extenders[{other}] is at Fettle's address, but has `{verb}`, which Fettle does "
+                "not serve: give Fettle's own address with --url; if this is Fettle's entry, "
+                f"--url {LOOPBACK} puts it right"
+            )
         entries.append(new_entry(wanted, taken))
     else:
         entries[at] = updated(entries[at], wanted, taken)

@@ -15,6 +15,7 @@ from fettle.lint.manifests import Field, Manifest, ManifestOption, ManifestPod
 from fettle.lint.names import listed, nearest
 from fettle.lint.rules.amounts import nodes_for
 from fettle.lint.survey.totals import Survey
+from fettle.model import is_health_label
 from fettle.pacing import pause
 
 MAX_TOLERATIONS = 16
@@ -398,11 +399,13 @@ class ExcludedNodes(Rule):
 
 
 class NodeRestrictions:
-    """What a pod restricts its nodes to; a field that cannot be read excludes no node."""
+    """What a pod restricts its nodes to; a field that cannot be read excludes no node, nor do
+    Fettle's own labels: they come and go, and `placement.affinity` writes them into pods."""
 
     def __init__(self, pod: ManifestPod) -> None:
         required = pod.field.at(*_AFFINITY_PATH.split("."))
-        self._labels = pod.field.strings("nodeSelector")
+        wanted = pod.field.strings("nodeSelector")
+        self._labels = {key: wanted[key] for key in wanted if not is_health_label(key)}
         self._tolerated: dict[Taint, bool] = {}
         self._selector: ParsedNodeSelector | None = None
         self._tolerations = [
@@ -410,7 +413,8 @@ class NodeRestrictions:
         ]
         if required.raw():
             try:
-                self._selector = ParsedNodeSelector(msgspec.convert(required.value, NodeSelector))
+                selector = msgspec.convert(required.value, NodeSelector)
+                self._selector = ParsedNodeSelector(selector, disregarded=is_health_label)
             except (msgspec.ValidationError, MalformedNodeSelector):
                 self._selector = None
 
@@ -538,6 +542,8 @@ def _unlabelled(
     field: Field, key: str, values: tuple[str, ...], nodes: Sequence[NodeView], what: str
 ) -> tuple[Field, str, str] | None:
     """What is wrong if no node has one of these values; None if one has."""
+    if is_health_label(key):
+        return None
     shown: set[str] = set()
     keys: set[str] = set()
     for node in nodes:

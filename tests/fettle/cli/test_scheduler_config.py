@@ -402,6 +402,23 @@ def test_what_is_elsewhere_is_not_ours(url: str, tmp_path: Path) -> None:
     assert len(entries(merged(before, tmp_path))) == 2
 
 
+@pytest.mark.parametrize("verb", ["filterVerb: predicates", "bindVerb: bind"])
+def test_the_entry_of_another_at_our_address_is_neither_overwritten_nor_taken_out(
+    verb: str, tmp_path: Path
+) -> None:
+    before = f"{HEAD}extenders:\n- urlPrefix: http://127.0.0.1:8088\n  {verb}\n"
+    file = written(before, tmp_path)
+    ran = command("--in", file, "--write")
+    assert ran.returncode != 0
+    assert f"extenders[0] is at Fettle's address, but has `{verb}`" in ran.stderr
+    assert "there is nothing to take out" in command("--in", file, "--write", "--remove").stderr
+    assert file.read_text() == before
+    theirs, _ = entries(merged(before, tmp_path, "--url", "http://127.0.0.1:8089"))
+    assert verb in yaml.safe_dump(theirs)
+    (ours,) = entries(merged(before, tmp_path, "--url", "http://127.0.0.1:8088"))
+    assert ours["filterVerb"] == "filter"
+
+
 def test_of_many_profiles_and_resources_some_are_named(tmp_path: Path) -> None:
     names = [f"scheduler-{number}-{'x' * 3000}" for number in range(300)]
     profiles = "".join(f"- schedulerName: {name}\n" for name in names)

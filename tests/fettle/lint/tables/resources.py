@@ -57,6 +57,7 @@ def for_none() -> Object:
     return made
 
 
+OWN = "fettle.dev/health.nvidia.com_gpu"
 POOL = "example.com/pool"
 POOLS = (
     api.node("pool-a", 8, resource="example.com/pooled", labels={POOL: "gpu"}),
@@ -266,6 +267,15 @@ CASES = [
         "FTL061",
         "a term of two",
         where(PRODUCT, "NVIDIA-H100-80GB-HBM3", terms=2),
+        known=KNOWN,
+    ),
+    Case("FTL061", "Fettle's own affinity", where(OWN, "healthy", "degraded"), known=KNOWN),
+    Case("FTL061", "Fettle's own label", asking(node_selector={OWN: "healthy"}), known=KNOWN),
+    Case(
+        "FTL061",
+        "a product that no node has beside Fettle's own label",
+        asking(node_selector={OWN: "healthy", PRODUCT: "none"}),
+        f"no node with nvidia.com/gpu has {PRODUCT}: none; they have",
         known=KNOWN,
     ),
     Case("FTL061", "no resource", api.pod("p", node_selector={PRODUCT: "none"}), known=KNOWN),
