@@ -10,6 +10,7 @@ from fettle.cli.printing import MOST_NAMED, badness, has_news, lowered, print_ho
 from fettle.cli.sources import typed
 from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
 from fettle.explain import describe_code, list_codes, taint_in_words
+from fettle.model import BadInput
 
 _AGES = {
     "latched": "until it is cleared",
@@ -18,6 +19,7 @@ _AGES = {
     "unknown": "while it lasts",
 }
 """What does not halve: of what decays, that is the record of 28 days."""
+_EVENT = "docs/troubleshooting.md says what to do."
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -41,7 +43,7 @@ def explain_device(server: str, name: str, output: str) -> None:
 
 def explain_reason(code: str, output: str) -> None:
     """Print what a reason code means; "" for a list of all."""
-    told = describe_code(code) if code else list_codes()
+    told = _described(code) if code else list_codes()
     if is_plain(output):
         print_plain(told, output)
         return
@@ -58,6 +60,23 @@ def explain_reason(code: str, output: str) -> None:
     out.print(f"{escape(told['kind'])}. {escape(told['effect'])}")
     if told["fields"]:
         out.print(f"in JSON it has {', '.join(told['fields'])}")
+
+
+def _described(code: str) -> dict[str, Any]:
+    """Raises BadInput if it is neither the code of a reason nor that of an Event."""
+    if code[:3].upper() == "FTL" and code[3:].isdecimal():
+        rule = code[:80].upper()
+        raise BadInput(f"{rule} is a rule of `fettle lint`: `fettle rules {rule}` explains it")
+    try:
+        return describe_code(code)
+    except BadInput:
+        from fettle.cli.json_reference import event_reasons  # reads the code
+
+        for name, when, _ in event_reasons():
+            if name.lower() == code.lower():
+                event = {"code": name, "about": f"{when[0].upper()}{when[1:]}", "fields": []}
+                return {**event, "kind": "The reason of an Event", "effect": _EVENT}
+        raise
 
 
 def print_node(data: dict[str, Any]) -> None:

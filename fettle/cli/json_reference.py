@@ -1,5 +1,6 @@
 """The reference of answers in JSON, from the functions that make them: the comment above a field
-says what it holds. Part of docs/explain-json.md (`reference.py`).
+says what it holds. Part of docs/explain-json.md (`reference.py`). And what the code says of its
+constants, such as the reasons of Events.
 """
 
 import ast
@@ -187,3 +188,34 @@ def _documented(kind: type[msgspec.Struct], prefix: str) -> Iterator[str]:
 def names_of(names: list[str]) -> str:
     """As a list of code."""
     return ", ".join(f"`{name}`" for name in names)
+
+
+def event_reasons() -> list[tuple[str, str, str]]:
+    """Reason, when it comes, and what to do, as the docstring below the reason says."""
+    return sorted(
+        (name, when, do)
+        for name, about in all_constants('"""An Event ')
+        if about.startswith("An Event ")
+        for when, _, do in (about.removeprefix("An Event ").partition(" What to do: "),)
+    )
+
+
+def all_constants(said: str = "") -> Iterator[tuple[str, str]]:
+    """Those of all modules in which this is said."""
+    for files in ("fettle/**/*.py", "webhook/**/*.py"):
+        for tree in trees(files, said):
+            yield from constants(tree)
+
+
+def constants(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """The value and the docstring of each constant that is a text."""
+    for made, doc in pairwise(tree.body):
+        given = made.value if isinstance(made, ast.Assign) else None
+        if isinstance(given, ast.Constant) and isinstance(doc, ast.Expr):
+            yield str(given.value), " ".join(str(ast.literal_eval(doc.value)).split())
+
+
+def trees(files: str, said: str = "") -> Iterator[ast.Module]:
+    for file in sorted(_ROOT.glob(files)):
+        if said in (text := file.read_text(encoding="utf-8")):
+            yield ast.parse(text)

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -20,7 +20,14 @@ import msgspec
 import yaml
 
 from fettle.cli.commands import SHELLS, main
-from fettle.cli.json_reference import answers, names_of
+from fettle.cli.json_reference import (
+    all_constants,
+    answers,
+    constants,
+    event_reasons,
+    names_of,
+    trees,
+)
 from fettle.explain import list_codes
 from fettle.model import BUILT_IN, Policy
 
@@ -130,7 +137,7 @@ def metrics() -> str:
 
 def _metrics() -> Iterator[tuple[str, str, list[str]]]:
     """Name, help and labels, from the calls that make them."""
-    for tree in (tree for files in _COUNTED for tree in _trees(files)):
+    for tree in (tree for files in _COUNTED for tree in trees(files)):
         for call in ast.walk(tree):
             if not isinstance(call, ast.Call) or len(call.args) < 2:
                 continue
@@ -231,7 +238,7 @@ def _rule(row: dict[str, Any]) -> str:
 
 def row_fields() -> str:
     """What a row of each table may hold, by the docstrings of their types."""
-    nodes = (node for tree in _trees("fettle/health/signals/*.py") for node in tree.body)
+    nodes = (node for tree in trees("fettle/health/signals/*.py") for node in tree.body)
     kinds = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
     (made,) = (n for n in kinds["SignalRules"].body if getattr(n, "name", "") == "__init__")
     parts = []
@@ -270,10 +277,10 @@ def names() -> str:
     """Every name under `fettle.dev/`, and the reason of every Event."""
     own = [
         f"| `{name}` | {about} |"
-        for name, about in _all_constants()
+        for name, about in all_constants()
         if name.startswith("fettle.dev/") and name != "fettle.dev/"
     ]
-    told = [f"| `{name}` | {when} |" for name, when, _ in _events()]
+    told = [f"| `{name}` | {when} |" for name, when, _ in event_reasons()]
     head = "| | |\n|---|---|"
     parts = [f"## Names under `fettle.dev/`\n\n{head}", *sorted(own), ""]
     parts += [f"## Events\n\n{head}", *told, ""]
@@ -282,48 +289,19 @@ def names() -> str:
 
 def events() -> str:
     """The reason of every Event, with what to do about it."""
-    rows = [f"| `{name}` {when} | {do} |" for name, when, do in _events()]
+    rows = [f"| `{name}` {when} | {do} |" for name, when, do in event_reasons()]
     return "\n".join(["| Event | what to do |", "|---|---|", *rows]) + "\n"
-
-
-def _events() -> list[tuple[str, str, str]]:
-    """Reason, when it comes, and what to do, as the docstring below the reason says."""
-    return sorted(
-        (name, when, do)
-        for name, about in _all_constants()
-        if about.startswith("An Event ")
-        for when, _, do in (about.removeprefix("An Event ").partition(" What to do: "),)
-    )
 
 
 def values(file: str, kind: str, head: str) -> str:
     """What each value of an enumeration means, as the docstring below it says."""
-    (made,) = (node for tree in _trees(file) for node in tree.body if _is_named(node, kind))
-    rows = [f"| `{value}` | {about} |" for value, about in _constants(made)]
+    (made,) = (node for tree in trees(file) for node in tree.body if _is_named(node, kind))
+    rows = [f"| `{value}` | {about} |" for value, about in constants(made)]
     return "\n".join([f"| {head} | what it means |", "|---|---|", *rows]) + "\n"
 
 
 def _is_named(node: ast.AST, name: str) -> TypeGuard[ast.ClassDef]:
     return isinstance(node, ast.ClassDef) and node.name == name
-
-
-def _all_constants() -> Iterator[tuple[str, str]]:
-    for files in ("fettle/**/*.py", "webhook/**/*.py"):
-        for tree in _trees(files):
-            yield from _constants(tree)
-
-
-def _constants(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """The value and the docstring of each constant that is a text."""
-    for made, doc in pairwise(tree.body):
-        given = made.value if isinstance(made, ast.Assign) else None
-        if isinstance(given, ast.Constant) and isinstance(doc, ast.Expr):
-            yield str(given.value), " ".join(str(ast.literal_eval(doc.value)).split())
-
-
-def _trees(files: str) -> Iterator[ast.Module]:
-    for file in sorted(_ROOT.glob(files)):
-        yield ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _read(file: str) -> Any:

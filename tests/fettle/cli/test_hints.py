@@ -177,3 +177,14 @@ def test_a_driver_that_has_no_devices_is_answered_with_those_that_have(
     assert "there are no devices of 'nvidia.com/gpus'; near: nvidia.com/gpu" in said
     assert "there are: gpu.nvidia.com, nvidia.com/gpu" in said
     assert CliRunner().invoke(main, [*given, "nvidia.com/gpu"]).exit_code == 0
+
+
+def test_a_code_of_the_records_that_is_no_reason_is_explained_too() -> None:
+    told = CliRunner().invoke(main, ["explain", "reason", "forceDeleted"])
+    assert told.exit_code == 0
+    assert "ForceDeleted: On a Pod: it was deleted by force" in told.output
+    ended = CliRunner().invoke(main, ["explain", "reason", "FTL010"])
+    assert ended.exit_code == 2
+    assert "rules FTL010" in ended.output
+    unknown = CliRunner().invoke(main, ["explain", "reason", "FTL"])
+    assert "there is no reason code 'FTL'" in unknown.output
