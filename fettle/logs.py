@@ -75,5 +75,4 @@ def _configure_as_asked() -> None:
             logging.getLevelNamesMapping()[level.upper()]
         ),
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(sys.stderr))),
-        cache_logger_on_first_use=True,
     )

@@ -3,6 +3,7 @@ timed, since machines are shared and slow at times, and a fixture is made once f
 
 import gc
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     for reason in (SKIPPED, charting.SKIPPED, prometheus.SKIPPED):
         if any(reason in str(report.longrepr) for report in skipped):
             terminalreporter.write_line(reason, yellow=True)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_ever() -> Iterator[None]:
+    """A command that was run in this process leaves no level of its own to the tests after it."""
+    yield
+    if "structlog" in sys.modules and sys.modules["structlog"].is_configured():
+        sys.modules["structlog"].reset_defaults()
 
 
 @pytest.fixture
