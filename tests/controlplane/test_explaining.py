@@ -216,7 +216,8 @@ async def test_a_device_says_who_uses_it_and_what_makes_it_healthy_and_that_does
     assert f"{name}  Unhealthy 0.00" in said
     assert ": taint gpu.nvidia.com/gpu-lost is removed" in said
     assert "used by: default/trains" in said
-    assert f"{name}   0.00  Unhealthy" in await printed(fettle, "explain", "node", "n")
+    node = " ".join((await printed(fettle, "explain", "node", "n")).split())
+    assert "n gpu-0 0.00 Unhealthy" in node
     near = await printed(fettle, "explain", "device", "n/gpu-O")
     assert near.startswith("fettle: there is no device 'n/gpu-O'; near: ")
     assert "n/gpu-0" in near

@@ -305,7 +305,7 @@ class Rehearsal:
 def _unknown(explained: tuple[int, Any]) -> bool:
     """Whether the pod is gone from the cluster, as far as Fettle knows."""
     status, answer = explained
-    return status == 404 or any("the pod was deleted" in note for note in answer["notes"])
+    return status == 404 or "PodNotInView" in {one["code"] for one in answer["reasons"]["notes"]}
 
 
 def _settled(pod: Object) -> bool:
