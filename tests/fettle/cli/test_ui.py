@@ -107,7 +107,7 @@ async def test_whoever_has_the_url_sees_the_cluster_and_nothing_is_written(
         fleet = await found.told("/fleet", lambda told: told["nodes"])
         assert [node[0] for node in fleet["nodes"]] == ["bad"]
         headline = await found.told("/headline", lambda told: told["waitingTotal"])
-        assert headline["mode"] == "observe"
+        assert headline["mode"] == "not known"
         assert headline["asked"] == {}
         assert {asked.verb for asked in api.asked} <= READS
         assert not (tmp_path / "opened").exists()
@@ -150,7 +150,7 @@ async def test_where_a_right_is_missing_the_rest_is_shown_and_the_page_says_what
         told = await found.told("/headline", lambda told: told["unseen"])
         (why,) = (one for one in told["unseen"] if "pods" in one)
         assert "who uses which device is not seen" in why
-        assert told["problems"] == []
+        assert [one.partition(":")[0] for one in told["problems"]] == ["mode"]
 
 
 async def test_of_pods_those_of_one_namespace_can_be_chosen(api: FakeApi, tmp_path: Path) -> None:
