@@ -82,7 +82,8 @@ class DecisionHandlers:
         return as_json(found)
 
     async def report(self, query: Query, viewer: Viewer) -> web.Response:
-        """?since=7d: the report of what this process has recorded of what somebody may see."""
+        """?since=7d: the report of what this process has recorded of what somebody may see.
+        `recorded`: whether it records anything; `fettle ui` does not."""
         now = time.time()
         try:
             since = now - seconds_of(query.get("since", USUAL))
@@ -93,7 +94,8 @@ class DecisionHandlers:
         shown = await self._shown(decisions, viewer)
         made = await run_within(lambda: make_report(merged([shown]), since, now))
         notes = [*self._record_notes(since), *await _notes_for(viewer)]
-        return as_json({"notes": notes, **_shortened(made)})
+        recorded = recorder is not None
+        return as_json({"notes": notes, "recorded": recorded, **_shortened(made)})
 
 
 def _shortened(report: dict[str, Any]) -> dict[str, Any]:

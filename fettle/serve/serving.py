@@ -500,7 +500,7 @@ class Runtime:
             pods,
             self._settings,
             self._registry,
-            recorder=recorder,
+            recorder=recorder if self._options.own is None else None,
             recoveries=inventory,
             hopeless=hopeless.why,
             extra_problems=self._readiness.current_problems,

@@ -77,7 +77,7 @@ export function report(path, query, page) {
   const since = query.get("since") || "7d";
   const choice = h("select", { "aria-label": "How far back", change: (event) => { location.hash = `#/report?since=${encodeURIComponent(event.target.value)}`; } },
     ["1d", "7d", "28d"].map((one) => h("option", { value: one, selected: one === since }, one)));
-  return askedFor(page, "/report", { since }, (told) => [
+  return askedFor(page, "/report", { since }, (told) => !told.recorded ? [h("h2", {}, "Report"), h("p", {}, "`fettle ui` records no decisions: open the page of a server.")] : [
     h("h2", {}, "Report"), h("p", {}, "The last ", choice, ` as this process has recorded it: ${counted(told.pods, "pod")} with devices.`),
     told.notes.map((note) => h("p", { class: "quiet" }, note)),
     h("h3", {}, "By day"), told.byDay.length ? dayBars(told.byDay) : null,

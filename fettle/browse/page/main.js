@@ -1,7 +1,7 @@
 // The page: who is asking, what is polled, and which view is shown.
 
 import { h, route } from "/page/dom.js";
-import { decode } from "/page/model.js";
+import { decode, filtered } from "/page/model.js";
 import { headline } from "/page/headline.js";
 import { FleetView } from "/page/fleet.js";
 
@@ -115,7 +115,7 @@ function askForToken(sentence) {
   who.replaceChildren(
     h("h2", {}, "Who are you?"), h("p", { class: "problem", role: "alert" }, sentence),
     h("p", {}, field, " ", h("button", { type: "button", click: take }, "Show")),
-    h("p", { class: "quiet" }, "The page keeps it in memory alone: reload, and it is forgotten."));
+    h("p", { class: "quiet" }, "Paste the token, such as what follows # in the URL that the command printed. The page keeps it in memory alone: reload, and it is forgotten."));
   who.hidden = false;
   field.focus();
 }
@@ -189,6 +189,10 @@ function find(text) {
   const parts = text.trim().split("/").filter(Boolean);
   const isNode = state.fleet && state.fleet.nodes.some((one) => one.name === text.trim());
   if (!parts.length) return;
+  if (!isNode && parts.length === 1 && state.fleet) {
+    const { nodes } = filtered(state.fleet, { q: text });
+    if (nodes.length) { location.hash = `#/fleet?q=${encodeURIComponent(text.trim())}`; return; }
+  }
   if (isNode || parts.length === 1 && !/^(GPU|MIG)-/.test(parts[0])) page.go("node", text.trim());
   else if (parts.length === 2) page.go("pod", ...parts);
   else page.go("device", text.trim());

@@ -116,7 +116,8 @@ export function inWords(one, cell) {
   if (!cell) {
     const health = one.health;
     if (!health) return one.name;
-    return [`node ${one.name}: ${STATES[health.state]}, score ${health.score}`, health.since ? `since ${when(health.since)}` : "", health.held ? "held" : "", health.why].filter(Boolean).join("\n");
+    const worse = ["U", "D"].map((letter) => [one.cells.filter((each) => each.letter === letter).length, STATES[letter]]).filter(([n]) => n);
+    return [`node ${one.name}: ${STATES[health.state]}, score ${health.score}`, worse.map(([n, state]) => `${n} of ${counted(one.cells.length + one.more, "device")} ${state}`).join(", "), health.since ? `since ${when(health.since)}` : "", health.held ? "held" : "", health.why].filter(Boolean).join("\n");
   }
   const name = cell.device || `one of ${cell.kind.name}`;
   const score = cell.score === null ? "" : `, score ${cell.score}`;

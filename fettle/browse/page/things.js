@@ -131,6 +131,7 @@ export const pod = (path, query, page) => askedFor(page, "/explain", { pod: path
   const word = (one) => (one.fits ? "fits" : !one.allowed ? "refused" : one.rejected.length ? "no fit" : "undecided");
   answers.sort((a, b) => b[1].fits - a[1].fits || b[1].allowed - a[1].allowed || (b[1].score || 0) - (a[1].score || 0) || (b[1].value || 0) - (a[1].value || 0) || (a[0] < b[0] ? -1 : 1));
   const rows = answers.slice(0, MOST_NODES).map(([name, one]) => [link(name, "node", name), word(one), one.fits ? one.score : "", gravest(one)]);
+  const order = answers.some(([, one]) => one.fits) ? "the best first" : "none fits, those that come nearest first";
   const notes = told.notes.filter((note) => !told.answer || !told.answer.text.includes(note));
   return [
     h("h2", {}, `Pod ${told.pod}`),
@@ -140,7 +141,7 @@ export const pod = (path, query, page) => askedFor(page, "/explain", { pod: path
     notes.length ? [h("h3", {}, "Notes"), h("ul", {}, notes.map((note) => h("li", {}, note)))] : null,
     PARTS_OF_POD.map((part) => part(told, page)),
     h("h3", {}, "Nodes"),
-    table(answers.length > MOST_NODES ? `The first ${MOST_NODES} of ${answers.length}, the best first. ${SCORES}` : `The best first. ${SCORES}`, [["Node", "name"], ["Answer", "short"], ["Score", "number"], "Reason"], rows, told.demand ? "No node was judged." : "The pod requests no devices."),
+    table(answers.length > MOST_NODES ? `The first ${MOST_NODES} of ${answers.length}, ${order}. ${SCORES}` : `${order[0].toUpperCase()}${order.slice(1)}. ${SCORES}`, [["Node", "name"], ["Answer", "short"], ["Score", "number"], "Reason"], rows, told.demand ? "No node was judged." : "The pod requests no devices."),
     left ? h("p", { class: "quiet" }, `Not listed: ${left === 1 ? "1 node that is" : `${left} nodes that are`} excluded, as said above.`) : null,
     h("h3", {}, "Decisions"),
     table("What Fettle said of it, the newest first", [["Time", "short"], ["Verb", "short"], ["Decided", "short"], "Why", ["What became of it", "name"]], told.decisions.map((one) => [when(one.last), one.verb, one.decided, one.why || "", [one.became, one.end].filter(Boolean).join(": ")]), "Nobody has asked about it."),

@@ -161,6 +161,15 @@ async def test_of_pods_those_of_one_namespace_can_be_chosen(api: FakeApi, tmp_pa
         assert (await found.get("/explain?pod=ml/waits", found.token))[0] == 200
 
 
+async def test_its_report_does_not_claim_that_nothing_happened(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    async with page(api, tmp_path) as ui:
+        report = await ui.told("/report", lambda _: True)
+    assert report["recorded"] is False
+    assert report["notes"] == []
+
+
 async def test_ctrl_c_ends_it_with_0(api: FakeApi, tmp_path: Path) -> None:
     async with page(api, tmp_path, "--no-open") as found:
         found.process.send_signal(signal.SIGINT)
