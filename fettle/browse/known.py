@@ -9,6 +9,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.api import core
+from fettle.client import DENIED
 from fettle.cluster import readiness
 from fettle.config import Settings
 from fettle.explain import (
@@ -123,8 +124,11 @@ class Known(NamedTuple):
         """Which mechanisms keep pods off bad devices here."""
         last, names = self.last_requests().get("extender"), self.settings.scheduler.names
         asked, answers = None if last is None else last.was_called, self.answers
-        view = answers.view
-        found = await run_within(lambda: describe_mechanisms(view, answers.policies, names, asked))
+        view, sources = answers.view, answers.publisher.sources.values()
+        denied = {one.name for one in sources if not one.served and DENIED in one.note}
+        found = await run_within(
+            lambda: describe_mechanisms(view, answers.policies, names, asked, denied)
+        )
         return [one._asdict() for one in found]
 
     async def decisions(self, since: float, **wanted: str) -> list[Decision]:

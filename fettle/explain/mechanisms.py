@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
+from fettle.api import kinds
 from fettle.api.core import DEFAULT_SCHEDULER
 from fettle.cluster import View
 from fettle.model import (
@@ -27,6 +28,14 @@ MOST_NAMED = 5
 MOST_LETTERS = 63
 _NAMED_BY_NONE = "no policy asks for it"
 
+_SEEN_BY = {
+    "second scheduler": (kinds.POD.name, kinds.POLICY.name),
+    "affinity": (kinds.NODE.name, kinds.POLICY.name),
+    "taints": (kinds.NODE.name, kinds.TAINT_RULE.name),
+    "cordon": (kinds.NODE.name,),
+}
+"""By mechanism: of which kinds the objects tell whether it acts."""
+
 T = TypeVar("T")
 
 
@@ -39,19 +48,31 @@ class Mechanism(NamedTuple):
 
 
 def describe_mechanisms(
-    view: View, policies: Policies, schedulers: Collection[str], asked: bool | None
+    view: View,
+    policies: Policies,
+    schedulers: Collection[str],
+    asked: bool | None,
+    denied: Collection[str] = (),
 ) -> list[Mechanism]:
     """`schedulers`: the names of those that call Fettle. `asked`: whether one has called this
-    process; None if it answers none."""
+    process; None if it answers none. `denied`: the kinds whose objects may not be read."""
     known = (policies.find(name, view.policies)[0] for name in policies.names(view.policies))
     placements = {policy.name: policy.placement for policy in known if policy is not None}
-    return [
+    found = [
         _extender(asked),
         _second_scheduler(view, placements, schedulers),
         _affinity(view, placements),
         _taints(view),
         _cordon(view),
     ]
+    return [_as_far_as_seen(one, denied) for one in found]
+
+
+def _as_far_as_seen(found: Mechanism, denied: Collection[str]) -> Mechanism:
+    lacking = [kind for kind in _SEEN_BY.get(found.name, ()) if kind in denied]
+    if found.acts or not lacking:
+        return found
+    return Mechanism(found.name, None, f"the right to read is missing: {', '.join(lacking)}")
 
 
 def _extender(asked: bool | None) -> Mechanism:

@@ -225,6 +225,27 @@ async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Read
     ]
 
 
+@pytest.mark.parametrize(
+    ("plural", "unknown"),
+    [
+        ("devicepolicies", ["second scheduler", "affinity"]),
+        ("pods", ["second scheduler"]),
+        ("nodes", ["affinity", "taints", "cordon"]),
+        ("devicetaintrules", ["taints"]),
+    ],
+)
+async def test_of_what_may_not_be_read_it_is_not_said_that_it_does_nothing(
+    plural: str, unknown: list[str], api: FakeApi, reader: Reader
+) -> None:
+    api.forbidden = {("list", plural)}
+    ended = await reader.run("status", "-o", "json")
+    told = json.loads(ended.stdout)["mechanisms"]
+    assert [one["name"] for one in told if one["acts"] is None] == ["extender", *unknown]
+    assert all(
+        "the right to read is missing" in one["text"] for one in told if one["name"] in unknown
+    )
+
+
 async def test_it_is_read_by_lists_alone_and_nothing_is_written(
     api: FakeApi, reader: Reader
 ) -> None:
