@@ -174,11 +174,10 @@ def test_a_device_that_its_node_does_not_have_is_told_of(
 def test_a_device_that_cannot_be_read_is_told_of_and_blames_no_node(folder: Path) -> None:
     ran = tried(folder, f"""{TICKET}    device: "'gpu-3'"\n""", objects=OPEN)
     assert ran.returncode == 1
-    assert ran.stdout.splitlines() == [
-        "objects  ticket: says nothing of 1 Ticket",
-        "    ? cannot be told of 1 object Ticket.repair.example.com repair-desk/t-17: device: "
-        "'gpu-3' names none; it must be DRIVER/POOL/DEVICE or RESOURCE UNIT",
-    ]
+    row, why = ran.stdout.splitlines()
+    assert row == "objects  ticket: says nothing of 1 Ticket"
+    assert why.startswith("    ? cannot be told of 1 object Ticket.repair")
+    assert "'gpu-3' names none" in why
 
 
 def test_why_a_part_of_a_message_cannot_be_told_is_said(folder: Path) -> None:
